@@ -1,0 +1,39 @@
+"""jaxgpt: a GPT in JAX and Flax Linen that one can check by hand and run at the speed of the hardware.
+
+The public names below are loaded when they are first used, so that importing jaxgpt imports no jax.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ExecutionConfig": "jaxgpt.config",
+    "ModelConfig": "jaxgpt.config",
+    "RequestError": "jaxgpt.config",
+    "RunConfig": "jaxgpt.config",
+    "WorkError": "jaxgpt.config",
+    "Transformer": "jaxgpt.model.modules",
+    "apply": "jaxgpt.model.functional",
+    "attention": "jaxgpt.ops.attention",
+    "count_parameters": "jaxgpt.model.buckets",
+    "generate": "jaxgpt.generation.generate",
+    "init": "jaxgpt.model.parameters",
+    "load": "jaxgpt.runs.saved",
+    "loss": "jaxgpt.model.functional",
+    "save": "jaxgpt.runs.saved",
+    "train": "jaxgpt.training.run",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'jaxgpt' has no attribute '{name}'; it has {', '.join(__all__)}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

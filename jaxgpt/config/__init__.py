@@ -1,0 +1,29 @@
+"""Frozen, strict, documented options; nothing here imports jax."""
+
+from .compose import apply_settings, compose, flatten, from_nested, read_toml
+from .errors import JaxgptError, RequestError, WorkError, nearest
+from .model import ModelConfig
+from .presets import load_preset, preset_names, preset_settings
+from .run import DataConfig, ExecutionConfig, MeshConfig, OptimizerConfig, RunConfig, TrainConfig
+
+__all__ = [
+    "DataConfig",
+    "ExecutionConfig",
+    "JaxgptError",
+    "MeshConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "RequestError",
+    "RunConfig",
+    "TrainConfig",
+    "WorkError",
+    "apply_settings",
+    "compose",
+    "flatten",
+    "from_nested",
+    "load_preset",
+    "nearest",
+    "preset_names",
+    "preset_settings",
+    "read_toml",
+]

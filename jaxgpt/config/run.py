@@ -1,0 +1,135 @@
+"""The sections of a run beside the architecture, and `RunConfig`, which holds them all."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Literal
+
+from .errors import RequestError
+from .model import ModelConfig
+from .section import Section, option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExecutionConfig(Section):
+    """How a computation runs; it never changes the result beyond rounding."""
+
+    section: ClassVar[str] = "execution"
+
+    compute_dtype: Literal["float32", "bfloat16"] = option(
+        "float32", "Number format of activations and matmuls; softmax, norms, logits and loss stay float32."
+    )
+    attention: Literal["auto", "reference", "dense"] = option(
+        "auto", "Attention implementation; a named one is used or refused, never replaced."
+    )
+    remat: bool = option(False, "Recompute each block in the backward pass instead of storing its inside.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataConfig(Section):
+    """What the model is trained on."""
+
+    section: ClassVar[str] = "data"
+
+    path: str | None = option(None, "A UTF-8 text file; none means the built-in corpus (Python's own manual).")
+    tokenizer: Literal["characters"] = option("characters", "How text becomes ids: one id per character.")
+    validation_fraction: float = option(
+        0.1, "Share of the characters, from the end, kept for validation.", above=0, below=1
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizerConfig(Section):
+    """AdamW with warm-up and cosine decay."""
+
+    section: ClassVar[str] = "optimizer"
+
+    learning_rate: float = option(1e-3, "Peak learning rate, reached after the warm-up.", above=0)
+    final_learning_rate: float = option(1e-4, "Learning rate at the end of the cosine.", at_least=0)
+    warmup_steps: int = option(100, "Steps of linear warm-up; step i uses peak x (i+1)/(warmup+1).", at_least=0)
+    beta1: float = option(0.9, "Decay of Adam's first moment.", at_least=0, below=1)
+    beta2: float = option(0.99, "Decay of Adam's second moment.", at_least=0, below=1)
+    epsilon: float = option(1e-8, "Added to the root of Adam's second moment.", above=0)
+    weight_decay: float = option(0.1, "Decoupled weight decay of matrices and embeddings.", at_least=0)
+    clip_norm: float | None = option(1.0, "Largest global gradient norm; none turns clipping off.", above=0)
+
+    def check(self) -> None:
+        if self.final_learning_rate > self.learning_rate:
+            raise RequestError(
+                f"optimizer.final_learning_rate {self.final_learning_rate:g} is above "
+                f"optimizer.learning_rate {self.learning_rate:g}; the cosine only falls: lower the first "
+                "or raise the second"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainConfig(Section):
+    """How long and how often."""
+
+    section: ClassVar[str] = "train"
+
+    steps: int = option(2000, "Optimizer steps of the whole schedule.", at_least=1)
+    stop_after: int | None = option(
+        None, "Pause at this absolute step, saved, without shortening the schedule.", at_least=1
+    )
+    batch_size: int = option(12, "Sequences per optimizer step, over all micro-batches and devices.", at_least=1)
+    accumulate: int = option(1, "Micro-batches that one step's batch is split into.", at_least=1)
+    seed: int = option(1337, "Seed of initialisation, data order and dropout.", at_least=0, at_most=2**32 - 1)
+    eval_every: int = option(250, "Steps between evaluations; the last step is always evaluated.", at_least=1)
+    eval_batches: int = option(20, "Random batches in the quick loss estimates.", at_least=1)
+    save_every: int = option(500, "Steps between checkpoints; the last step is always saved.", at_least=1)
+    keep_checkpoints: int = option(3, "Checkpoints kept on disk; older ones are deleted.", at_least=2)
+    log_every: int = option(10, "Steps between lines of metrics.", at_least=1)
+    sample_tokens: int = option(200, "Tokens of the sample printed at the end; 0 prints none.", at_least=0)
+    init_from: str | None = option(None, "A run directory whose parameters training starts from.")
+
+    def check(self) -> None:
+        if self.batch_size % self.accumulate:
+            raise RequestError(
+                f"train.batch_size {self.batch_size} is not divisible by train.accumulate {self.accumulate}; "
+                f"use batch size {-(-self.batch_size // self.accumulate) * self.accumulate} or another split"
+            )
+        if self.stop_after is not None and self.stop_after > self.steps:
+            raise RequestError(
+                f"train.stop_after {self.stop_after} is above train.steps {self.steps}; "
+                "it pauses inside the schedule: lower it, or raise train.steps"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeshConfig(Section):
+    """How devices are arranged."""
+
+    section: ClassVar[str] = "mesh"
+
+    data: int = option(0, "Devices that share the batch; 0 takes the largest number that divides it.", at_least=0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that defines a run; frozen and hashable.
+
+    Example:
+        >>> RunConfig(train=TrainConfig(steps=10)).train.steps
+        10
+    """
+
+    model: ModelConfig = ModelConfig()
+    execution: ExecutionConfig = ExecutionConfig()
+    data: DataConfig = DataConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    train: TrainConfig = TrainConfig()
+    mesh: MeshConfig = MeshConfig()
+
+    def __post_init__(self) -> None:
+        micro_batch = self.train.batch_size // self.train.accumulate
+        if self.mesh.data and micro_batch % self.mesh.data:
+            raise RequestError(
+                f"mesh.data {self.mesh.data} does not divide the {micro_batch} sequences of a micro-batch; "
+                "use a divisor, or 0 to let it be chosen"
+            )
+
+    @classmethod
+    def sections(cls) -> dict[str, type[Section]]:
+        """Return {section name: its class}, in order."""
+        return {field.name: type(field.default) for field in dataclasses.fields(cls)}

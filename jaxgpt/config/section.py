@@ -1,0 +1,147 @@
+"""`Section`: the base of every config class. Frozen, hashable, typed, bounded, strict; no jax in sight."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import types
+import typing
+from typing import Any, Literal, Self
+
+from .errors import RequestError, nearest
+
+
+def option(
+    default: Any, doc: str, *, at_least: float | None = None, above: float | None = None,
+    at_most: float | None = None, below: float | None = None,
+) -> Any:  # fmt: skip
+    """Declare a field: its default, the sentence that `--help` prints, and its bounds.
+
+    Bounds are inclusive for `at_least` and `at_most`, exclusive for `above` and `below`.
+    """
+    bounds = {"at_least": at_least, "above": above, "at_most": at_most, "below": below}
+    return dataclasses.field(default=default, metadata={"doc": doc, **bounds})
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    """`int | None` -> (int, NoneType); anything else -> (itself,)."""
+    return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+
+
+def describe_type(hint: Any) -> str:
+    """Return the words a message or `--help` uses for a field's type.
+
+    >>> describe_type(int | None)
+    'a whole number or none'
+    """
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
+    parts = []
+    for part in _alternatives(hint):
+        is_literal = typing.get_origin(part) is Literal
+        parts.append(" | ".join(typing.get_args(part)) if is_literal else words[part])
+    return " or ".join(parts)
+
+
+def _convert(value: Any, hint: Any) -> Any:
+    """Return `value` as `hint` wants it; raise TypeError where its type does not fit."""
+    for part in _alternatives(hint):
+        if typing.get_origin(part) is Literal:
+            if value in typing.get_args(part) and isinstance(value, str):
+                return value
+        elif part is float and type(value) in (int, float):
+            return float(value)
+        elif type(value) is part:
+            return value
+    raise TypeError
+
+
+def parse_text(text: str, hint: Any) -> Any:
+    """Read a command-line word as a field's type; a word that does not fit comes back as text.
+
+    (The section then refuses it with the same message that a TOML file would get.)
+
+    >>> parse_text("3", int), parse_text("1e-3", float), parse_text("none", int | None), parse_text("x", int)
+    (3, 0.001, None, 'x')
+    """
+    parts = _alternatives(hint)
+    if type(None) in parts and text.lower() == "none":
+        return None
+    if bool in parts and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for number in (int, float):
+        if number in parts:
+            try:
+                return number(text)
+            except ValueError:
+                continue
+    return text
+
+
+def _out_of_bounds(value: float, bounds: typing.Mapping[str, Any]) -> str:
+    """Return the bound that `value` breaks in words, or an empty string."""
+    if not math.isfinite(value):
+        return "a finite number"
+    tests = {
+        "at_least": (lambda bound: value >= bound, "at least"),
+        "above": (lambda bound: value > bound, "above"),
+        "at_most": (lambda bound: value <= bound, "at most"),
+        "below": (lambda bound: value < bound, "below"),
+    }
+    for name, (holds, words) in tests.items():
+        bound = bounds[name]
+        if bound is not None and not holds(bound):
+            return f"{words} {bound:g}"
+    return ""
+
+
+class Section:
+    """Base of the config dataclasses: checks types and bounds at construction, then calls `check`."""
+
+    section: typing.ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            self._check_field(field)
+        self.check()
+
+    def _check_field(self, field: dataclasses.Field) -> None:
+        value, name = getattr(self, field.name), f"{self.section}.{field.name}"
+        hint = _hints(type(self))[field.name]
+        try:
+            value = _convert(value, hint)
+        except TypeError:
+            close = nearest(value, typing.get_args(hint)) if isinstance(value, str) and value else ""
+            message = f"{name}: expected {describe_type(hint)}, got {value!r}{close}"
+            raise RequestError(message) from None
+        object.__setattr__(self, field.name, value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            broken = _out_of_bounds(value, field.metadata)
+            if broken:
+                raise RequestError(f"{name}: expected {broken}, got {value:g}; change {name}")
+
+    def check(self) -> None:
+        """Refuse combinations that no single field's bounds can see; sections override it."""
+
+    @classmethod
+    def field_names(cls) -> tuple[str, ...]:
+        """Return the names of the fields, in order."""
+        return tuple(field.name for field in dataclasses.fields(cls))
+
+    @classmethod
+    def hint(cls, name: str) -> Any:
+        """Return the type annotation of one field."""
+        return _hints(cls)[name]
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed; unknown names are refused with the nearest one."""
+        for name in changes:
+            if name not in self.field_names():
+                close = nearest(name, self.field_names())
+                raise RequestError(f"{self.section} has no field '{name}'{close}")
+        return dataclasses.replace(self, **changes)

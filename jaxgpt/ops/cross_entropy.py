@@ -1,0 +1,39 @@
+"""The training loss: cross-entropy of the next token, in nats."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def token_cross_entropy(logits_BTV: jax.Array, target_ids_BT: jax.Array) -> jax.Array:
+    """Return -log softmax(logits)[target] at each position, [B,T], float32, in nats.
+
+    The target's logit is picked by comparison with an index row instead of a gather: its gradient is then
+    elementwise, where a gather's would scatter into a zero array of the logits' size.
+
+    Example:
+        >>> float(token_cross_entropy(jnp.zeros((1, 1, 4)), jnp.array([[2]]))[0, 0])  # ln 4
+        1.3862943649291992
+    """
+    logits_BTV = logits_BTV.astype(jnp.float32)
+    vocabulary_V = jnp.arange(logits_BTV.shape[-1])
+    is_target_BTV = vocabulary_V == target_ids_BT[..., None]
+    target_BT = jnp.where(is_target_BTV, logits_BTV, 0).sum(axis=-1)
+    return jax.nn.logsumexp(logits_BTV, axis=-1) - target_BT
+
+
+def mean_over_tokens(values_BT: jax.Array, weights_BT: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return (mean, sum, count) of `values` over the counted tokens; a count of 0 gives mean 0.
+
+    The sum is divided by the number of counted tokens once, so sums and counts of micro-batches and devices add up
+    to the same mean.
+
+    Example:
+        >>> [float(x) for x in mean_over_tokens(jnp.array([[4.0, 8.0]]), jnp.array([[1.0, 0.0]]))]
+        [4.0, 4.0, 1.0]
+    """
+    counted_BT = weights_BT != 0
+    total = jnp.where(counted_BT, values_BT * weights_BT, 0).sum()
+    count = weights_BT.sum()
+    return total / jnp.where(count == 0, 1, count), total, count
