@@ -44,15 +44,25 @@ def apply_settings(config: RunConfig, settings: Settings, origin: str) -> RunCon
             begins with `origin`.
     """
     check_names(settings, origin)
+    try:
+        return _with_settings(config, settings)
+    except RequestError as error:
+        raise RequestError(f"{origin}: {error}") from None
+
+
+def _with_settings(config: RunConfig, settings: Settings) -> RunConfig:
     changed: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
         section, field = name.split(".")
         changed.setdefault(section, {})[field] = value
-    try:
-        sections = {name: getattr(config, name).replace(**fields) for name, fields in changed.items()}
-        return dataclasses.replace(config, **sections)
-    except RequestError as error:
-        raise RequestError(f"{origin}: {error}") from None
+    sections = {name: getattr(config, name).replace(**fields) for name, fields in changed.items()}
+    return dataclasses.replace(config, **sections)
+
+
+def _origin_of(message: str, origins: Mapping[str, str]) -> str:
+    """Return where the settings that a message names came from."""
+    named = [origin for name, origin in origins.items() if name in message]
+    return ", ".join(dict.fromkeys(named or origins.values()))
 
 
 def compose(layers: Sequence[tuple[str, Settings]]) -> tuple[RunConfig, dict[str, str]]:
@@ -67,7 +77,10 @@ def compose(layers: Sequence[tuple[str, Settings]]) -> tuple[RunConfig, dict[str
         check_names(settings, origin)
         merged.update(settings)
         origins.update(dict.fromkeys(settings, origin))
-    config = apply_settings(RunConfig(), merged, " + ".join(origin for origin, given in layers if given))
+    try:
+        config = _with_settings(RunConfig(), merged)
+    except RequestError as error:
+        raise RequestError(f"{_origin_of(str(error), origins)}: {error}") from None
     defaults, values = flatten(RunConfig()), flatten(config)
     return config, {name: origins[name] for name in values if values[name] != defaults[name]}
 

@@ -1,0 +1,61 @@
+"""The command line: a table of sub-commands, each in a file of its own that is imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib import import_module
+
+from jaxgpt.config import JaxgptError, RequestError, nearest
+
+COMMANDS = {
+    "train": "train a GPT, or continue a run",
+    "generate": "continue a prompt with a trained model",
+    "params": "count a model's parameters bucket by bucket",
+    "lesson": "the course's worked example and exercises, computed by the real modules",
+}
+
+
+def usage() -> str:
+    """Return what `jaxgpt --help` prints."""
+    lines = [f"  {name:<10}{summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: jaxgpt COMMAND [options]",
+            "",
+            "A GPT in JAX and Flax Linen that one can check by hand.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`jaxgpt COMMAND --help` names every option. `--debug` with any command shows a failure's traceback.",
+        ]
+    )
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line (without the program's name) and return its exit code; errors are raised."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    command = arguments[0]
+    if command not in COMMANDS:
+        close = nearest(command, COMMANDS)
+        raise RequestError(f"unknown command '{command}'{close} (commands: {', '.join(COMMANDS)})")
+    return import_module(f"jaxgpt.cli.{command}").main(arguments[1:])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The program `jaxgpt`: 0 done, 1 the work failed, 2 the request was wrong."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    debug = "--debug" in arguments
+    try:
+        return run([argument for argument in arguments if argument != "--debug"])
+    except JaxgptError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"jaxgpt: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output left; Python would report it once more at exit
+        return 0

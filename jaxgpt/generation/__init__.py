@@ -1,0 +1,1 @@
+"""Generation: choosing the next token, and the loop that appends it."""

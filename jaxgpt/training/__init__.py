@@ -1,0 +1,1 @@
+"""Training: optimizer, compiled step, evaluation, the loop, and what it tells the user."""

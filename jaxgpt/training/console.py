@@ -1,0 +1,117 @@
+"""What a run tells the person in front of it: plain lines, and a progress bar on a terminal."""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import rich.console
+import rich.progress
+
+from jaxgpt.config import RunConfig, flatten
+from jaxgpt.model.bucket_table import bucket_lines
+from jaxgpt.model.specs import INIT_STD, parameter_specs, walk
+
+if TYPE_CHECKING:
+    from .loop import Evaluation
+
+
+class Console:
+    """Prints a run's facts and progress to standard output.
+
+    On a terminal the steps are a progress bar; in a file each logged step is a line.
+    """
+
+    def __init__(self) -> None:
+        self._out = rich.console.Console(highlight=False, markup=False, soft_wrap=True, emoji=False)
+        self._bar: rich.progress.Progress | None = None
+        self._task: Any = None
+        self._config: RunConfig | None = None
+        self._announce_first_loss = False
+
+    def say(self, text: str = "") -> None:
+        """Print one line."""
+        self._out.print(text)
+
+    def settings(self, config: RunConfig, origins: Mapping[str, str]) -> None:
+        """Print the settings that differ from the defaults and where each came from."""
+        values = flatten(config)
+        self.say("settings that differ from the defaults:" if origins else "all settings are the defaults")
+        for name, origin in origins.items():
+            self.say(f"  {name} = {values[name]}  ({origin})")
+
+    def model(self, config: RunConfig) -> None:
+        """Print the parameter buckets and what weight decay applies to."""
+        self.say()
+        for line in bucket_lines(config.model):
+            self.say(line)
+        specs = list(walk(parameter_specs(config.model)))
+        decayed = [spec.size for _, spec in specs if spec.decay]
+        plain = [spec.size for _, spec in specs if not spec.decay]
+        self.say(
+            f"weight decay {config.optimizer.weight_decay:g} on {len(decayed)} matrices and embeddings "
+            f"({sum(decayed):,} parameters), none on {len(plain)} biases and norm scales ({sum(plain):,})"
+        )
+        self.say()
+
+    def start(self, config: RunConfig, start: int, end: int, *, fresh: bool) -> None:
+        """Begin showing steps."""
+        self._config, self._announce_first_loss = config, fresh
+        if self._out.is_terminal:
+            columns = (
+                rich.progress.TextColumn("step {task.completed}/{task.total}"),
+                rich.progress.BarColumn(),
+                rich.progress.TextColumn("{task.description}"),
+                rich.progress.TimeRemainingColumn(),
+            )
+            self._bar = rich.progress.Progress(*columns, console=self._out, transient=True)
+            self._task = self._bar.add_task("", total=end, completed=start)
+            self._bar.start()
+
+    def step(self, done: int, metrics: Mapping[str, float], *, tokens_per_second: float, shown: bool) -> None:
+        """Show one step."""
+        if done == 1 and self._announce_first_loss:
+            self._first_loss(metrics["loss"])
+        text = f"loss {metrics['loss']:.4f}  {tokens_per_second:,.0f} tokens/s"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, description=text)
+        elif shown:
+            norm, rate = metrics["grad_norm"], metrics["learning_rate"]
+            self.say(f"step {done:>6}  {text}  gradient norm {norm:.3f}  learning rate {rate:.2e}")
+
+    def _first_loss(self, loss: float) -> None:
+        model = self._config.model
+        uniform = math.log(model.vocab_size)
+        expected = uniform + model.width * INIT_STD**2 / 2
+        self.say(
+            f"first loss {loss:.4f} nats; guessing evenly is ln V = ln {model.vocab_size} = {uniform:.4f}, "
+            f"fresh weights give about ln V + C x 0.02^2 / 2 = {expected:.4f}"
+        )
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Print the losses of an evaluation."""
+        whole, quick, train = evaluation.validation, evaluation.validation_estimate, evaluation.train_estimate
+        self.say(
+            f"step {evaluation.step:>6}  validation loss {whole.loss:.4f} ± {whole.standard_error:.4f} "
+            f"(whole split, {whole.tokens:,} tokens); random batches: validation {quick.loss:.4f} "
+            f"± {quick.standard_error:.4f}, train {train.loss:.4f} ± {train.standard_error:.4f}"
+        )
+
+    def close(self) -> None:
+        """Take the progress bar down."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def peak_memory() -> str:
+    """Return the peak memory in words: the accelerator's own count, or the process's resident set."""
+    stats = jax.devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
+    if stats and "peak_bytes_in_use" in stats:
+        return f"{stats['peak_bytes_in_use'] / 1e6:,.0f} MB (peak_bytes_in_use)"
+    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is bytes on macOS, KiB on Linux
+    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6:,.0f} MB (ru_maxrss)"

@@ -1,0 +1,189 @@
+"""The training loop: steps, metrics one step late, evaluations, checkpoints, and the ways it can end."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Iterator
+
+import jax
+
+from jaxgpt.config import RunConfig, WorkError
+from jaxgpt.data.batches import TrainingBatches
+from jaxgpt.runs.checkpoints import CheckpointStore
+from jaxgpt.runs.directory import RunDirectory
+from jaxgpt.runs.metrics import MetricsLog
+
+from .clock import Clock
+from .console import Console
+from .diagnose import first_non_finite
+from .evaluate import Estimate, evaluate
+from .optimizer import learning_rate_schedule
+from .setup import Material, Programs
+from .step import NO_BAD_STEP, Metrics, TrainState, split_micro_batches
+from .stop import StoppedError, StopRequest
+
+
+@dataclasses.dataclass
+class Evaluation:
+    """Losses at one step, in nats per token: the whole validation split, and two quick estimates."""
+
+    step: int
+    validation: Estimate
+    validation_estimate: Estimate
+    train_estimate: Estimate
+
+
+class Trainer:
+    """Runs a prepared run from its state's step to its end.
+
+    The host asks for a step's metrics only after it has handed the next step to the devices, so they never wait.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        material: Material,
+        programs: Programs,
+        batches: TrainingBatches,
+        store: CheckpointStore,
+        log: MetricsLog,
+        console: Console,
+        state: TrainState,
+    ) -> None:
+        self._run, self._material, self._programs, self._batches = run, material, programs, batches
+        self._store, self._log, self._console, self.state = store, log, console, state
+        self._learning_rate = learning_rate_schedule(self.config.optimizer, self.config.train.steps)
+        self._pending: tuple[int, Metrics] | None = None
+        self._saved_step = int(state.step) if store.steps() else -1
+        self.evaluation: Evaluation | None = None
+        self.clock = Clock()
+        self.steps_done = 0
+
+    @property
+    def config(self) -> RunConfig:
+        """The run's config, vocabulary size filled in."""
+        return self._material.config
+
+    @property
+    def end(self) -> int:
+        """The step this call stops at: the schedule's end, or `train.stop_after`."""
+        return self.config.train.stop_after or self.config.train.steps
+
+    def run(self, request: StopRequest) -> None:
+        """Train to the end.
+
+        Raises:
+            StoppedError: a signal asked for it; the state is saved.
+            WorkError: a step was not finite; the last good state is saved.
+        """
+        start = int(self.state.step)
+        with self._batches.stream(start) as stream:
+            for step in range(start, self.end):
+                self._train_one(stream, step + 1)
+                self._between_steps(step + 1)
+                if request.signal_number is not None:
+                    self._stop(step + 1, request.signal_number)
+
+    def _train_one(self, stream: Iterator, done: int) -> None:
+        with self.clock.measure("training"):
+            with self.clock.measure("loading"):
+                batch = self._programs.place_batch(next(stream))
+            self.state, metrics = self._programs.train_step(self.state, batch)
+            self._settle()
+            self._pending = (done, metrics)
+
+    def _settle(self) -> None:
+        """Fetch and report the metrics of the step before."""
+        if self._pending is None:
+            return
+        (done, on_device), self._pending = self._pending, None
+        metrics = {name: float(value) for name, value in jax.device_get(on_device).items()}
+        self.steps_done += 1
+        bad_step = int(metrics.pop("bad_step"))
+        if bad_step != NO_BAD_STEP:
+            self._fail(bad_step)
+        self._report(done, metrics)
+
+    def _report(self, done: int, metrics: dict[str, float]) -> None:
+        train = self.config.train
+        metrics["learning_rate"] = float(self._learning_rate(done - 1))
+        shown = done == 1 or done % train.log_every == 0 or done == train.steps
+        if shown:
+            self._log.write(done, metrics)
+        self._console.step(done, metrics, tokens_per_second=self.tokens_per_second, shown=shown)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens trained on per second of stepping; evaluations and saves are left out."""
+        tokens = self.steps_done * self.config.train.batch_size * self.config.model.context_length
+        return tokens / self.clock.seconds("training")
+
+    def _between_steps(self, done: int) -> None:
+        train = self.config.train
+        evaluating = done % train.eval_every == 0 or done == train.steps
+        saving = done % train.save_every == 0 or done == self.end
+        if evaluating or saving:
+            with self.clock.measure("training"):
+                self._settle()
+        if evaluating:
+            self._evaluate(done)
+        if saving:
+            self.save(done)
+
+    def _evaluate(self, done: int) -> None:
+        programs, params = self._programs, self.state.params
+        train_ids, validation_ids = self._material.train_ids_N, self._material.validation_ids_N
+        with self.clock.measure("evaluating"):
+            self.evaluation = Evaluation(
+                done,
+                evaluate(programs.evaluation_step, params, programs.evaluation_batches(validation_ids)),
+                evaluate(programs.evaluation_step, params, programs.random_batches(validation_ids)),
+                evaluate(programs.evaluation_step, params, programs.random_batches(train_ids)),
+            )
+        values = {
+            "validation_loss": self.evaluation.validation.loss,
+            "validation_standard_error": self.evaluation.validation.standard_error,
+            "validation_estimate": self.evaluation.validation_estimate.loss,
+            "train_estimate": self.evaluation.train_estimate.loss,
+        }
+        self._log.write(done, values)
+        self._console.evaluated(self.evaluation)
+
+    def save(self, done: int) -> None:
+        """Write a checkpoint of the present state, unless this step is saved already."""
+        if done == self._saved_step:
+            return
+        with self.clock.measure("saving"):
+            items = {"params": self.state.params, "optimizer": self.state.opt_state}
+            loss = self.evaluation.validation.loss if self.evaluation else None
+            self._store.save(done, items, info={"validation_loss": loss})
+        self._saved_step = done
+
+    def _stop(self, done: int, signal_number: int) -> None:
+        self._settle()
+        self.save(done)
+        self._store.wait()
+        message = f"stopped by a signal after step {done}, saved; continue with: {continue_command(self._run)}"
+        raise StoppedError(message, signal_number)
+
+    def _fail(self, bad_step: int) -> None:
+        """Save the last good state, run the failed step again with tracing, and say what went wrong."""
+        self.save(bad_step)
+        self._store.wait()
+        config = self.config
+        micro_batches = split_micro_batches(self._batches.batch_at(bad_step), config.train.accumulate)
+        key = jax.random.fold_in(jax.random.key(config.train.seed), bad_step) if config.model.has_dropout else None
+        params = jax.device_get(self.state.params)
+        name = first_non_finite(config.model, config.execution, params, micro_batches, key)
+        windows = ", ".join(str(start) for start in self._batches.windows_at(bad_step)[:4])
+        raise WorkError(
+            f"step {bad_step + 1} is not finite: the first bad tensor is {name} (batch windows start at {windows}, "
+            f"...); the state after step {bad_step} is saved in {self._run.path}. Lower optimizer.learning_rate or "
+            f"optimizer.clip_norm, then: {continue_command(self._run)}"
+        )
+
+
+def continue_command(run: RunDirectory, *extra: str) -> str:
+    """Return the command line that continues a run."""
+    return shlex.join(["jaxgpt", "train", "--out", str(run.path), *extra])
