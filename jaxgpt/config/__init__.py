@@ -1,6 +1,6 @@
 """Frozen, strict, documented options; nothing here imports jax."""
 
-from .compose import apply_settings, compose, flatten, from_nested, read_toml
+from .compose import apply_settings, compose, differing, flatten, from_nested, read_toml
 from .errors import JaxgptError, RequestError, WorkError, nearest
 from .model import ModelConfig
 from .presets import load_preset, preset_names, preset_settings
@@ -19,6 +19,7 @@ __all__ = [
     "WorkError",
     "apply_settings",
     "compose",
+    "differing",
     "flatten",
     "from_nested",
     "load_preset",

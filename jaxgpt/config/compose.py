@@ -81,8 +81,17 @@ def compose(layers: Sequence[tuple[str, Settings]]) -> tuple[RunConfig, dict[str
         config = _with_settings(RunConfig(), merged)
     except RequestError as error:
         raise RequestError(f"{_origin_of(str(error), origins)}: {error}") from None
+    return config, {name: origins[name] for name in differing(config)}
+
+
+def differing(config: RunConfig) -> tuple[str, ...]:
+    """Return the names of the settings that differ from their defaults.
+
+    >>> differing(RunConfig(train=RunConfig().train.replace(steps=10)))
+    ('train.steps',)
+    """
     defaults, values = flatten(RunConfig()), flatten(config)
-    return config, {name: origins[name] for name in values if values[name] != defaults[name]}
+    return tuple(name for name in values if values[name] != defaults[name])
 
 
 def from_nested(nested: Mapping[str, Any], origin: str) -> RunConfig:
@@ -113,7 +122,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         nested = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RequestError(f"cannot read the config file {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
         raise RequestError(f"{path} is not a TOML file: {error}") from None
     settings = flatten_nested(nested, str(path))
     check_names(settings, str(path))

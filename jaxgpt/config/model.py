@@ -61,10 +61,12 @@ class ModelConfig(Section):
             divisors = [h for h in range(1, self.width + 1) if self.width % h == 0]
             below = max(h for h in divisors if h <= self.heads)
             above = min((h for h in divisors if h >= self.heads), default=self.width)
+            narrower = self.width // self.heads * self.heads
+            widths = [width for width in (narrower, narrower + self.heads) if width]
             raise RequestError(
                 f"model.width {self.width} is not divisible by model.heads {self.heads}; "
-                f"use {below} or {above} heads, or width {self.width // self.heads * self.heads} "
-                f"or {-(-self.width // self.heads) * self.heads}"
+                f"use {' or '.join(str(h) for h in sorted({below, above}))} heads, "
+                f"or width {' or '.join(map(str, widths))}"
             )
 
     @property

@@ -122,6 +122,9 @@ class RunConfig:
     mesh: MeshConfig = MeshConfig()
 
     def __post_init__(self) -> None:
+        for name, cls in self.sections().items():
+            if not isinstance(getattr(self, name), cls):
+                raise RequestError(f"RunConfig.{name}: expected a {cls.__name__}, got {getattr(self, name)!r}")
         micro_batch = self.train.batch_size // self.train.accumulate
         if self.mesh.data and micro_batch % self.mesh.data:
             raise RequestError(

@@ -52,7 +52,7 @@ def _convert(value: Any, hint: Any) -> Any:
     """Return `value` as `hint` wants it; raise TypeError where its type does not fit."""
     for part in _alternatives(hint):
         if typing.get_origin(part) is Literal:
-            if value in typing.get_args(part) and isinstance(value, str):
+            if isinstance(value, str) and value in typing.get_args(part):
                 return value
         elif part is float and type(value) in (int, float):
             return float(value)
@@ -85,7 +85,7 @@ def parse_text(text: str, hint: Any) -> Any:
 
 def _out_of_bounds(value: float, bounds: typing.Mapping[str, Any]) -> str:
     """Return the bound that `value` breaks in words, or an empty string."""
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         return "a finite number"
     tests = {
         "at_least": (lambda bound: value >= bound, "at least"),
@@ -96,7 +96,7 @@ def _out_of_bounds(value: float, bounds: typing.Mapping[str, Any]) -> str:
     for name, (holds, words) in tests.items():
         bound = bounds[name]
         if bound is not None and not holds(bound):
-            return f"{words} {bound:g}"
+            return f"{words} {bound}"
     return ""
 
 
@@ -115,15 +115,16 @@ class Section:
         hint = _hints(type(self))[field.name]
         try:
             value = _convert(value, hint)
-        except TypeError:
-            close = nearest(value, typing.get_args(hint)) if isinstance(value, str) and value else ""
+        except (TypeError, OverflowError):  # a whole number too large for a float overflows
+            choices = [choice for choice in typing.get_args(hint) if isinstance(choice, str)]
+            close = nearest(value, choices) if isinstance(value, str) else ""
             message = f"{name}: expected {describe_type(hint)}, got {value!r}{close}"
             raise RequestError(message) from None
         object.__setattr__(self, field.name, value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             broken = _out_of_bounds(value, field.metadata)
             if broken:
-                raise RequestError(f"{name}: expected {broken}, got {value:g}; change {name}")
+                raise RequestError(f"{name}: expected {broken}, got {value}; change {name}")
 
     def check(self) -> None:
         """Refuse combinations that no single field's bounds can see; sections override it."""

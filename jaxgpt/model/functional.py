@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, nearest
-from jaxgpt.ops.contracts import check_shape
+from jaxgpt.ops.contracts import check_shape, check_token_ids
 from jaxgpt.ops.cross_entropy import mean_over_tokens, token_cross_entropy
 from jaxgpt.ops.taps import Override, Recorder, no_tap
 
@@ -74,6 +74,7 @@ def apply(
         ((2, 2, 5), (2, 2, 2, 2))
     """
     check_parameters(config, params)
+    check_token_ids("token_ids_BT", token_ids_BT)
     tap = Recorder(overrides) if trace or overrides else no_tap
     check_id_range("token_ids_BT", token_ids_BT, config.vocab_size)
     model = Transformer(config, execution or ExecutionConfig())
@@ -93,7 +94,9 @@ def check_batch(batch: Batch) -> None:
     missing = [name for name in _BATCH_FIELDS if name not in batch]
     if missing:
         raise RequestError(f"batch lacks {', '.join(missing)}; expected the fields {', '.join(_BATCH_FIELDS)}")
-    B, T = np.shape(batch["token_ids_BT"])
+    for name in ("token_ids_BT", "target_ids_BT"):
+        check_token_ids(name, batch[name])
+    B, T = batch["token_ids_BT"].shape
     for name in _BATCH_FIELDS[1:]:
         check_shape(name, batch[name], B=B, T=T)
 

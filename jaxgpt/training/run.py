@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jax
 
-from jaxgpt.config import RunConfig
+from jaxgpt.config import RunConfig, differing
 from jaxgpt.data.batches import count_evaluation_windows
 from jaxgpt.generation.generate import generate
 from jaxgpt.runs.checkpoints import CheckpointStore
@@ -43,7 +43,7 @@ def train(
         config: Everything that defines the run.
         out: Where the run lies; None makes a new directory under `runs/`. An existing run is continued from its
             newest usable checkpoint, as if it had never stopped.
-        origins: {setting: where it came from}, for the list that is printed first.
+        origins: {setting: where it came from}, for the list that is printed first; None says "config".
         command: The command line, kept in the manifest.
 
     Returns:
@@ -71,7 +71,7 @@ def train(
             log.cut_back(int(state.step))
             _announce_resume(console, run, int(state.step), changes)
         else:
-            console.settings(material.config, origins or {})
+            console.settings(material.config, origins or dict.fromkeys(differing(config), "config"))
         return _train_prepared(console, run, material, store, log, state, mesh)
 
 
@@ -124,10 +124,9 @@ def _describe(console: Console, material: Material, mesh: jax.sharding.Mesh) -> 
         f"{len(material.validation_ids_N):,}: {windows:,} whole windows of {length}, {left_over} characters left over"
     )
     platform = mesh.devices.flat[0].platform
-    rows = config.train.batch_size // config.train.accumulate // mesh.size
-    console.say(
-        f"devices: {mesh.size} x {platform}, {rows} sequences on each, micro-batches per step: {config.train.accumulate}"
-    )
+    micro_batches = config.train.accumulate
+    rows = config.train.batch_size // micro_batches // mesh.size
+    console.say(f"devices: {mesh.size} x {platform}, {rows} sequences on each; micro-batches per step: {micro_batches}")
 
 
 def _show_sample(console: Console, material: Material, state: TrainState) -> None:

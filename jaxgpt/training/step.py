@@ -108,7 +108,7 @@ def make_train_step(
         divisor = jnp.where(count == 0, 1, count)
         gradient = jax.tree.map(lambda g: g / divisor, gradient)
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-        grad_norm, update_norm = optax.global_norm(gradient), optax.global_norm(updates)
+        grad_norm, update_norm = optax.tree.norm(gradient), optax.tree.norm(updates)
 
         finite = jnp.isfinite(loss_sum) & jnp.isfinite(grad_norm) & jnp.isfinite(update_norm)
         fine = state.bad_step == NO_BAD_STEP

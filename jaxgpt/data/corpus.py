@@ -1,0 +1,157 @@
+"""The text a run learns from, and the identity by which a resumed run knows it again."""
+
+from __future__ import annotations
+
+import codecs
+import dataclasses
+import hashlib
+import platform
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from jaxgpt.config import RequestError
+
+BUILT_IN = "built-in corpus"
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """A text, where it came from in words, and the sha256 (hex) of its UTF-8 bytes.
+
+    Example:
+        >>> Corpus.of("to be", "a line of Hamlet").identity["characters"]
+        5
+    """
+
+    text: str
+    source: str
+    sha256: str
+
+    @classmethod
+    def of(cls, text: str, source: str) -> Self:
+        """Return the corpus of `text`, hashed; for a file this is the hash that `sha256sum` prints."""
+        return cls(text, source, hashlib.sha256(text.encode("utf-8")).hexdigest())
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a run's manifest keeps of the corpus: source, number of characters, sha256."""
+        return {"source": self.source, "characters": len(self.text), "sha256": self.sha256}
+
+
+def load_corpus(path: str | None) -> Corpus:
+    """Return the corpus in a file, or the built-in one.
+
+    Nothing is stripped, translated or replaced: a file's characters are its UTF-8 bytes decoded, newlines
+    included.
+
+    Args:
+        path: a UTF-8 text file; None is the text of Python's own manual (the `pydoc_data` module), which is
+            there offline and differs a little between Python versions.
+
+    Raises:
+        RequestError: the file cannot be read, is empty, begins with a byte order mark or is not UTF-8.
+
+    Example:
+        >>> corpus = load_corpus(None)
+        >>> len(corpus.text) > 100_000
+        True
+    """
+    return _built_in_corpus() if path is None else _file_corpus(path)
+
+
+def _built_in_corpus() -> Corpus:
+    """Join the manual's topics, sorted, so that the order of the module's dict does not matter."""
+    try:
+        from pydoc_data.topics import topics  # here: it is large, and most runs bring their own text
+    except ImportError:
+        raise RequestError(
+            f"the {BUILT_IN} is Python's manual, and this Python {platform.python_version()} was installed "
+            "without it (no module pydoc_data.topics); set data.path to a UTF-8 text file"
+        ) from None
+    text = "\n".join(topics[name] for name in sorted(topics))
+    return Corpus.of(text, f"{BUILT_IN} (the manual in Python {platform.python_version()})")
+
+
+def _file_corpus(path: str) -> Corpus:
+    try:
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RequestError(
+            f"data.path: cannot read {path!r}: {reason}; give one readable UTF-8 text file, "
+            "or none for the built-in corpus"
+        ) from None
+    return Corpus.of(_decode(content, path), str(Path(path).resolve()))
+
+
+def _decode(content: bytes, path: str) -> str:
+    """Return the text of a file's bytes, refusing what would not come back as the same bytes or as text."""
+    if not content:
+        raise RequestError(f"data.path: {path!r} is empty; give a file with text in it")
+    if content.startswith(codecs.BOM_UTF8):
+        raise RequestError(
+            f"data.path: {path!r} begins with a byte order mark (EF BB BF), which would become a character "
+            "of the vocabulary; save the file as UTF-8 without BOM, or cut its first 3 bytes with `tail -c +4`"
+        )
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError(
+            f"data.path: {path!r} is not UTF-8: byte 0x{content[error.start]:02X} at offset {error.start} "
+            f"({error.reason}); convert it, for example with `iconv -f LATIN1 -t UTF-8`"
+        ) from None
+
+
+def _describe(identity: Mapping[str, Any]) -> str:
+    return f"{identity['source']} ({identity['characters']:,} characters, sha256 {identity['sha256'][:12]})"
+
+
+def check_same_corpus(recorded: Mapping[str, Any], corpus: Corpus) -> None:
+    """Refuse to go on with another text than the one recorded.
+
+    The hash alone decides: a file may move, but its text may not change.
+
+    Args:
+        recorded: the `identity` of the corpus that a run began with.
+        corpus: the corpus at hand.
+
+    Raises:
+        RequestError: the texts differ; the message describes both and, for the built-in corpus, says why.
+
+    Example:
+        >>> corpus = Corpus.of("to be", "hamlet.txt")
+        >>> check_same_corpus(corpus.identity, corpus)
+    """
+    if recorded["sha256"] == corpus.sha256:
+        return
+    advice = "give the recorded text with data.path, or start a new run"
+    if recorded["source"].startswith(BUILT_IN) and corpus.source.startswith(BUILT_IN):
+        advice = (
+            "the built-in corpus is the manual that comes with Python, so its text differs between Python "
+            "versions: use the recorded version, or start a new run"
+        )
+    raise RequestError(
+        f"this run's text was {_describe(recorded)}, but now it is {_describe(corpus.identity)}; {advice}"
+    )
+
+
+def split_by_position(token_ids: np.ndarray, validation_fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first int(N x (1 - fraction)) ids for training and the rest for validation, as views.
+
+    The fraction counts as it is written: 0.8 of 5 ids leaves 1, though 5 x (1 - 0.8) is 0.99... in floats.
+
+    Args:
+        token_ids: ids in the order of the text, [N].
+        validation_fraction: share kept for validation, between 0 and 1.
+
+    Example:
+        >>> train, validation = split_by_position(np.arange(5), 0.8)
+        >>> train.tolist(), validation.tolist()
+        ([0], [1, 2, 3, 4])
+    """
+    train = int(len(token_ids) * (1 - Fraction(str(validation_fraction))))
+    return token_ids[:train], token_ids[train:]

@@ -1,0 +1,1 @@
+"""A run directory that describes itself: manifest, lock, checkpoints and metrics."""

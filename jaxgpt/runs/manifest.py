@@ -1,0 +1,168 @@
+"""`Manifest`: the file that says what a run directory holds, so that the weights are never read as another model."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import platform
+from pathlib import Path
+from types import NoneType
+from typing import Any, Self
+
+from jaxgpt.config import RequestError, RunConfig, from_nested
+from jaxgpt.data.tokenizer import tokenizer_from_json
+
+from .files import write_atomically
+
+FORMAT = 1
+FILE_NAME = "manifest.json"
+_PACKAGES = ("jaxgpt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "config": (dict,),
+    "data": (dict,),
+    "tokenizer": (dict, NoneType),
+    "versions": (dict,),
+    "command": (str, NoneType),
+    "model_hash": (str,),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a run directory says about itself.
+
+    Attributes:
+        config: the whole config; `model.vocab_size` is a number, not `none`.
+        data: identity of the data (name, size, hash, as the data layer gives it); empty where there is none.
+        tokenizer: the tokenizer's `to_json()`, or None for a model saved without one.
+        versions: `library_versions()` of the process that wrote it.
+        command: the command line that started the run, or None when it was started from Python.
+
+    Raises:
+        RequestError: no vocabulary size, or one that differs from the tokenizer's number of ids.
+
+    Example:
+        >>> from jaxgpt.config import ModelConfig
+        >>> Manifest(config=RunConfig(model=ModelConfig(vocab_size=65))).config.model.vocab_size
+        65
+    """
+
+    config: RunConfig
+    data: dict[str, Any] = dataclasses.field(default_factory=dict)
+    tokenizer: dict[str, Any] | None = None
+    versions: dict[str, str] = dataclasses.field(default_factory=lambda: library_versions())
+    command: str | None = None
+
+    def __post_init__(self) -> None:
+        vocab_size = self.config.model.vocab_size
+        if vocab_size is None:
+            raise RequestError("model.vocab_size is none; a saved model needs the number, set model.vocab_size")
+        if self.tokenizer is not None:
+            check_vocabulary(vocab_size, tokenizer_from_json(self.tokenizer).vocab_size)
+
+    @property
+    def model_hash(self) -> str:
+        """sha256 (hex) of the architecture and the tokenizer."""
+        return _model_hash(dataclasses.asdict(self.config.model), self.tokenizer)
+
+    def write(self, run_dir: Path) -> None:
+        """Write `manifest.json` into the folder `run_dir`, atomically.
+
+        Raises:
+            OSError: the folder cannot be written; an earlier manifest is then unchanged.
+        """
+        document = {
+            "format": FORMAT,
+            "config": dataclasses.asdict(self.config),
+            "data": self.data,
+            "tokenizer": self.tokenizer,
+            "versions": self.versions,
+            "command": self.command,
+            "model_hash": self.model_hash,
+        }
+        write_atomically(run_dir / FILE_NAME, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+    @classmethod
+    def read(cls, run_dir: Path) -> Self:
+        """Read and check the manifest of the run directory `run_dir`.
+
+        Raises:
+            RequestError: no manifest, not whole JSON, another format, an unknown or ill-typed field, an
+                architecture or tokenizer edited since it was written, or a tokenizer of another size.
+        """
+        path = run_dir / FILE_NAME
+        fields = _checked_fields(_parse(path), path)
+        config = from_nested(fields["config"], str(path))
+        if _model_hash(fields["config"].get("model"), fields["tokenizer"]) != fields.pop("model_hash"):
+            raise RequestError(
+                f"{path}: the model section or the tokenizer was edited after the weights were saved; "
+                "they only fit what was written: undo the edit, or start a new run with the other model"
+            )
+        try:
+            return cls(**fields | {"config": config})
+        except RequestError as error:
+            raise RequestError(f"{path}: {error}") from None
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions that a run's numbers depend on, `"not installed"` where a package has none.
+
+    >>> sorted(library_versions())[:3]
+    ['flax', 'grain', 'jax']
+    """
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions
+
+
+def check_vocabulary(vocab_size: int, tokenizer_size: int) -> None:
+    """Refuse a model and a tokenizer whose numbers of ids differ."""
+    if vocab_size != tokenizer_size:
+        raise RequestError(
+            f"model.vocab_size is {vocab_size}, but the tokenizer has {tokenizer_size} ids; "
+            "use the tokenizer that the model was trained with, or a model of that size"
+        )
+
+
+def _model_hash(model: Any, tokenizer: Any) -> str:
+    text = json.dumps({"model": model, "tokenizer": tokenizer}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _parse(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RequestError(
+            f"cannot read {path}: {error.strerror}; a run directory has this file, check the path"
+        ) from None
+    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
+        raise RequestError(
+            f"{path} is not whole JSON ({error}); it was written in one piece, so it was damaged later: "
+            "put a good copy back"
+        ) from None
+
+
+def _checked_fields(document: Any, path: Path) -> dict[str, Any]:
+    """Return the fields beside the format version, each of its type."""
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        got = document.get("format") if isinstance(document, dict) else type(document).__name__
+        raise RequestError(
+            f"{path}: expected a manifest of format {FORMAT}, got format {got!r}; "
+            "read it with the jaxgpt version that wrote it"
+        )
+    fields = {name: value for name, value in document.items() if name != "format"}
+    if fields.keys() != _FIELDS.keys():
+        wrong = ", ".join(sorted(fields.keys() ^ _FIELDS.keys()))
+        raise RequestError(f"{path}: expected the fields {', '.join(_FIELDS)}; missing or unknown: {wrong}")
+    for name, types in _FIELDS.items():
+        if not isinstance(fields[name], types):
+            words = " or ".join("null" if kind is NoneType else kind.__name__ for kind in types)
+            raise RequestError(f"{path}: '{name}' should be {words}, got {type(fields[name]).__name__}")
+    return fields

@@ -1,0 +1,62 @@
+"""The record in each checkpoint: what its arrays are and hash to, and a hash of the record itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .trees import Signature, content_hashes, signature
+
+Arrays = Mapping[str, Mapping[str, np.ndarray]]  # item -> path -> array
+
+
+class DamagedError(Exception):
+    """A checkpoint is not what was written; the message is the reason, in one line."""
+
+
+def make_record(items: Arrays, info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON record of `items`; `info` is stored beside it as it is."""
+    body = {"info": dict(info), "items": {name: _entries(arrays) for name, arrays in items.items()}}
+    return body | {"sha256": _hash_of(body)}
+
+
+def check_record(record: Any) -> None:
+    """Raise DamagedError unless the record's own hash fits."""
+    if not isinstance(record, dict):
+        raise DamagedError("its record is not a JSON object")
+    body = {name: value for name, value in record.items() if name != "sha256"}
+    if _hash_of(body) != record.get("sha256"):
+        raise DamagedError("its record does not match the record's own hash")
+
+
+def recorded_signatures(record: Mapping[str, Any], item: str) -> dict[str, Signature]:
+    """Return `{path: signature}` of one item of a checked record."""
+    return {path: (entry["dtype"], tuple(entry["shape"])) for path, entry in record["items"][item].items()}
+
+
+def check_arrays(record: Mapping[str, Any], items: Arrays) -> None:
+    """Raise DamagedError naming the first array that is not what the record says."""
+    for item, arrays in items.items():
+        entries = record["items"][item]
+        hashes = content_hashes(arrays)
+        for path, entry in entries.items():
+            if hashes.get(path) != entry["sha256"]:
+                raise DamagedError(f"{item}/{path} differs from what was written")
+
+
+def _entries(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
+    hashes = content_hashes(arrays)
+    entries = {}
+    for path, array in arrays.items():
+        dtype, shape = signature(array)
+        entries[path] = {"dtype": dtype, "shape": list(shape), "sha256": hashes[path]}
+    return entries
+
+
+def _hash_of(body: Mapping[str, Any]) -> str:
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

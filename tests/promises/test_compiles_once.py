@@ -1,0 +1,24 @@
+"""A whole run compiles its train step once and its evaluation once."""
+
+import logging
+import re
+
+import jax
+
+from jaxgpt.config import RunConfig, apply_settings
+from jaxgpt.training.run import train
+
+
+def test_a_run_with_evaluations_and_saves_compiles_each_program_once(tmp_path, caplog):
+    text = tmp_path / "text.txt"
+    text.write_text("to be, or not to be: that is the question. " * 10)
+    settings = {
+        "data.path": str(text), "model.context_length": 8, "model.width": 8, "model.layers": 1, "model.heads": 2,
+        "train.steps": 8, "train.batch_size": 4, "train.eval_every": 2, "train.eval_batches": 2,
+        "train.save_every": 2, "train.sample_tokens": 0,
+    }  # fmt: skip
+    with jax.log_compiles(True), caplog.at_level(logging.WARNING):
+        train(apply_settings(RunConfig(), settings, "test"), out=tmp_path / "run")
+    compiled = re.findall(r"Finished XLA compilation of jit\((\w+)\)", caplog.text)
+    assert compiled.count("train_step") == 1
+    assert compiled.count("evaluation_step") == 1

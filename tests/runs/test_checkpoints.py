@@ -1,0 +1,207 @@
+"""Checkpoints: every bit comes back, items come back alone, and a wrong request moves nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+
+from jaxgpt.config import RequestError, WorkError
+from jaxgpt.runs.checkpoints import CheckpointStore
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run" / "checkpoints"
+
+
+@pytest.fixture
+def store(folder):
+    with CheckpointStore(folder, keep=3) as store:
+        yield store
+
+
+def test_a_training_state_survives_bitwise(store, state, same):
+    store.save(7, state(7), info={"tokens": 640, "note": "ü"})
+    restored = store.restore(state(0), warn=pytest.fail)
+    assert (restored.step, restored.info) == (7, {"tokens": 640, "note": "ü"})
+    assert same(restored.items, state(7))
+    assert isinstance(restored.items["optimizer"][1][0], optax.ScaleByAdamState)
+
+
+shapes = hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)
+halves = hnp.arrays("uint16", shapes).map(lambda bits: bits.view(jnp.bfloat16))
+arrays = hnp.arrays(st.sampled_from(["float32", "int32", "uint32", "bool"]), shapes) | halves
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.dictionaries(st.sampled_from(["scale", "q", "0"]), arrays, min_size=1))
+def test_any_arrays_survive_bitwise(tmp_path_factory, same, tree):
+    with CheckpointStore(tmp_path_factory.mktemp("run") / "checkpoints") as store:
+        store.save(0, {"params": tree}, info={})
+        templates = {"params": jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)}
+        restored = store.restore(templates, warn=pytest.fail)
+    assert same(restored.items["params"], tree)
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(restored.items))
+
+
+def test_parameters_are_restored_alone(store, state, same):
+    store.save(1, state(1), info={})
+    for path in (store._directory / "1" / "optimizer").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"")
+    restored = store.restore({"params": state(0)["params"]}, warn=pytest.fail)
+    assert same(restored.items, {"params": state(1)["params"]})
+
+
+def test_an_item_without_arrays_survives(store, same):
+    items = {"params": {"w": jnp.ones(2)}, "optimizer": optax.sgd(1e-3).init({"w": jnp.ones(2)})}
+    store.save(1, items, info={})
+    assert same(store.restore(items, warn=pytest.fail).items, items)
+
+
+def test_a_save_returns_before_the_arrays_may_change(store):
+    array = np.ones(200_000, np.float32)
+    step = jax.jit(lambda x: x + 1, donate_argnums=0)
+    donated = jnp.zeros(200_000)
+    store.save(1, {"params": {"numpy": array, "jax": donated}}, info={})
+    array[:] = 2
+    step(donated).block_until_ready()
+    params = store.restore({"params": {"numpy": array, "jax": jnp.zeros(200_000)}}, warn=pytest.fail).items["params"]
+    assert params["numpy"].max() == 1
+    assert params["jax"].max() == 0
+
+
+def test_the_newest_checkpoints_are_kept_also_after_reopening(folder, state):
+    for steps in ([1, 2], [3, 4, 10]):
+        with CheckpointStore(folder, keep=3) as store:
+            for step in steps:
+                store.save(step, {"params": state(step)["params"]}, info={})
+    assert CheckpointStore(folder, writable=False).steps() == [3, 4, 10]
+
+
+def test_one_step_can_be_asked_for(store, state, same):
+    for step in (1, 2):
+        store.save(step, state(step), info={})
+    assert same(store.restore(state(0), warn=pytest.fail, step=1).items, state(1))
+    with pytest.raises(RequestError, match=r"no checkpoint of step 5 in .*; it has \[1, 2\]"):
+        store.restore(state(0), warn=pytest.fail, step=5)
+
+
+def test_a_step_is_not_saved_twice(store, state, same):
+    store.save(1, state(1), info={})
+    with pytest.raises(WorkError, match=r"checkpoint 1 is already in .* none is overwritten"):
+        store.save(1, state(2), info={})
+    assert same(store.restore(state(0), warn=pytest.fail).items, state(1))
+    store.save(2, state(2), info={})
+    store.wait()
+    assert store.steps() == [1, 2]
+
+
+def test_the_record_lies_in_the_commit_in_plain_json(store, folder):
+    array = jnp.arange(3, dtype=jnp.int32)
+    store.save(1, {"params": {"ids": array}}, info={"a": 1})
+    store.wait()
+    record = json.loads((folder / "1" / "record" / "metadata").read_text())
+    assert record["info"] == {"a": 1}
+    assert record["items"]["params"]["ids"]["dtype"] == "int32"
+    assert record["items"]["params"]["ids"]["shape"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p | {"w": jnp.ones((2, 4))}, r"w is float32\[2,3\], expected float32\[2,4\]"),
+        (lambda p: p | {"w": jnp.ones((2, 3), jnp.bfloat16)}, r"w is float32\[2,3\], expected bfloat16\[2,3\]"),
+        (lambda p: p | {"bias": jnp.ones(3)}, "missing: bias"),
+        (lambda p: {}, "surplus: w"),
+    ],
+)
+def test_another_structure_is_refused_and_nothing_is_moved(store, folder, change, message):
+    params = {"w": jnp.ones((2, 3))}
+    store.save(1, {"params": params}, info={})
+    with pytest.raises(RequestError, match=f"checkpoint 1 .* sound but of another structure: in params, {message}"):
+        store.restore({"params": change(params)}, warn=pytest.fail)
+    assert store.steps() == [1]
+    assert not (folder.parent / "damaged").exists()
+
+
+def test_an_item_that_was_not_saved_is_named(store):
+    store.save(1, {"params": {"w": jnp.ones(2)}}, info={})
+    with pytest.raises(RequestError, match="holds params, no 'optimizer'"):
+        store.restore({"optimizer": {"w": jnp.ones(2)}}, warn=pytest.fail)
+
+
+def test_a_64_bit_number_is_not_narrowed_in_silence(store):
+    store.save(1, {"counters": {"seen": np.int64(2**40)}}, info={})
+    with pytest.raises(RequestError, match="seen is int64; give a NumPy template"):
+        store.restore({"counters": {"seen": jax.ShapeDtypeStruct((), "int64")}}, warn=pytest.fail)
+    restored = store.restore({"counters": {"seen": np.int64(0)}}, warn=pytest.fail)
+    assert restored.items["counters"]["seen"] == 2**40
+
+
+def test_an_empty_store_says_so(store, folder):
+    with pytest.raises(WorkError, match="nothing was saved there yet"):
+        store.restore({"params": {}}, warn=pytest.fail)
+    assert CheckpointStore(folder / "none", writable=False).steps() == []
+    assert not (folder / "none").exists()
+
+
+def test_arrays_follow_the_sharding_of_the_template(store):
+    """On whatever devices there are; run with 8 to see arrays really spread and gathered."""
+    mesh = jax.make_mesh((jax.device_count(),), ("data",))
+    spread = NamedSharding(mesh, PartitionSpec("data"))
+    template = {"w": jax.ShapeDtypeStruct((8,), "float32", sharding=spread), "b": jnp.zeros(2)}
+    store.save(1, {"params": {"w": jax.device_put(jnp.arange(8.0), spread), "b": jnp.ones(2)}}, info={})
+    params = store.restore({"params": template}, warn=pytest.fail).items["params"]
+    assert params["w"].sharding == spread
+    assert isinstance(params["b"].sharding, SingleDeviceSharding)
+    gathered = store.restore({"params": {"w": jnp.zeros(8), "b": jnp.zeros(2)}}, warn=pytest.fail).items["params"]
+    assert isinstance(gathered["w"].sharding, SingleDeviceSharding)
+    assert params["w"].tolist() == gathered["w"].tolist() == list(range(8))
+
+
+def test_a_restored_state_does_not_compile_again(store):
+    compiled = []
+
+    @jax.jit
+    def step(x):
+        compiled.append(x.shape)
+        return x + 1
+
+    before = step(jnp.zeros(3))
+    store.save(1, {"params": {"w": before}}, info={})
+    step(store.restore({"params": {"w": before}}, warn=pytest.fail).items["params"]["w"])
+    assert len(compiled) == 1
+    assert step._cache_size() == 1
+
+
+def test_orbax_is_quiet_while_a_store_is_open_and_only_then(folder, state, capfd):
+    heard = []
+    listener = logging.Handler(level=0)
+    listener.emit = heard.append
+    logger = logging.getLogger("absl")
+    before, level = list(logger.filters), logger.level
+    logger.addHandler(listener)
+    logger.setLevel(logging.DEBUG)
+    try:
+        with CheckpointStore(folder) as store, CheckpointStore(folder, writable=False) as reader:
+            store.save(1, state(1), info={})
+            store.wait()
+            reader.restore(state(0), warn=pytest.fail)
+            logger.info("another library's line")
+    finally:
+        logger.removeHandler(listener)
+        logger.setLevel(level)
+    assert [record.getMessage() for record in heard] == ["another library's line"]
+    assert logger.filters == before
+    assert capfd.readouterr().out == ""

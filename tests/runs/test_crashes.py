@@ -1,0 +1,115 @@
+"""Processes that are killed, and disks that are full: the last good checkpoint stays usable."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from jaxgpt.runs.checkpoints import CheckpointStore
+
+# Saves step after step; every array of a checkpoint holds its step, so a mixture of two would show.
+SAVE_FOREVER = """
+import sys
+from pathlib import Path
+import numpy as np
+from jaxgpt.runs.checkpoints import CheckpointStore
+folder = Path(sys.argv[1])
+with CheckpointStore(folder, keep=2) as store:
+    like = {"params": {"w": np.zeros(300_000, np.float32), "b": np.int32(0)}}
+    first = 1 if not store.steps() else store.restore(like, warn=lambda m: print(m, flush=True)).step + 1
+    for step in range(first, 10**6):
+        tree = {"w": np.random.default_rng(step).normal(size=300_000).astype(np.float32), "b": np.int32(step)}
+        store.save(step, {"params": tree}, info={"step": step})
+        print("step", step, flush=True)
+"""
+
+# The last save succeeds, then one fails while the store closes.
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from jaxgpt.config import WorkError
+from jaxgpt.runs.checkpoints import CheckpointStore
+noise = np.random.default_rng(0).normal(size=300_000).astype(np.float32)
+tree = {"params": {"w": noise, "b": np.int32(1)}}
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+with CheckpointStore(Path(sys.argv[1]), keep=2) as store:
+    store.save(0, tree, info={})
+    store.save(1, tree, info={})
+    store.wait()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    for step in (2, 3):
+        try:
+            store.save(step, tree, info={})
+            store.wait()
+        except WorkError as error:
+            print(error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    store.save(4, tree, info={})
+try:
+    with CheckpointStore(Path(sys.argv[1]), keep=2) as store:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+        store.save(5, tree, info={})
+except WorkError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run" / "checkpoints"
+
+
+def newest(folder, *, writable):
+    template = {"params": {"w": jax.ShapeDtypeStruct((300_000,), "float32"), "b": np.int32(0)}}
+    warnings = []
+    with CheckpointStore(folder, writable=writable) as store:
+        return store.restore(template, warn=warnings.append), warnings
+
+
+def test_a_killed_process_leaves_its_newest_checkpoint_usable(folder):
+    rng = np.random.default_rng(0)
+    reached = 0
+    for _ in range(2):
+        child = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, folder], stdout=subprocess.PIPE, text=True)
+        while not child.stdout.readline().startswith(f"step {reached + 2}"):
+            pass
+        time.sleep(rng.uniform(0, 0.1))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        restored, warnings = newest(folder, writable=False)
+        params = restored.items["params"]
+        assert warnings == []
+        assert restored.step == restored.info["step"] == params["b"] > reached
+        expected = np.random.default_rng(restored.step).normal(size=300_000).astype(np.float32)
+        assert np.asarray(params["w"]).tobytes() == expected.tobytes()
+        reached = restored.step
+
+
+def test_an_unfinished_write_is_reported_and_removed(folder):
+    with CheckpointStore(folder) as store:
+        store.save(1, {"params": {"w": np.zeros(300_000, np.float32), "b": np.int32(1)}}, info={})
+    leftover = folder / "2.orbax-checkpoint-tmp"
+    (leftover / "params").mkdir(parents=True)
+    assert newest(folder, writable=False)[1] == []
+    restored, warnings = newest(folder, writable=True)
+    assert restored.step == 1
+    assert warnings == ["checkpoint 2 was never finished; its leftover was removed"]
+    assert not leftover.exists()
+
+
+def test_a_full_disk_is_one_message_and_spares_what_was_saved(folder):
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, folder], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    failed = [line.split(" to ")[0] for line in done.stdout.splitlines()]
+    assert failed == [f"checkpoint {step} was not written" for step in (2, 3, 5)]
+    assert done.stdout.count("File too large") == 3
+    assert sorted(path.name for path in folder.iterdir()) == ["1", "4"]
+    assert newest(folder, writable=False)[0].step == 4

@@ -1,0 +1,183 @@
+"""Damaged checkpoints: whatever happens to a file, the numbers are the saved ones or the one before is used."""
+
+from __future__ import annotations
+
+import gc
+import random
+import shutil
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxgpt.config import WorkError
+from jaxgpt.runs.checkpoints import CheckpointStore
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """A folder with the checkpoints 1 and 2 of a small state, never changed itself."""
+    folder = tmp_path_factory.mktemp("run") / "checkpoints"
+    with CheckpointStore(folder) as store:
+        for step in (1, 2):
+            store.save(step, small_state(step), info={"step": step})
+    return folder
+
+
+@pytest.fixture
+def folder(sound, tmp_path):
+    return shutil.copytree(sound, tmp_path / "run" / "checkpoints")
+
+
+def small_state(step):
+    noise = np.random.default_rng(step).normal(size=(30, 20)).astype(np.float32)
+    return {
+        "params": {"w": noise, "b": np.full(5, step, jnp.bfloat16)},
+        "optimizer": {"mu": noise * 2, "count": np.int32(step)},
+    }
+
+
+def restore(folder, *, writable=False):
+    """Return the restored checkpoint and the warnings, having compared every bit with what was saved."""
+    warnings = []
+    with CheckpointStore(folder, writable=writable) as store:
+        restored = store.restore(small_state(0), warn=warnings.append)
+    for item, arrays in small_state(restored.step).items():
+        for name, array in arrays.items():
+            assert restored.items[item][name].tobytes() == array.tobytes()
+    assert restored.info == {"step": restored.step}
+    return restored.step, warnings
+
+
+def damages(data, rng):
+    """Return every way a file is damaged here: gone, cut short, one bit flipped."""
+    cuts = {0, 1, len(data) // 2, len(data) - 1}
+    flips = rng.sample(range(8 * len(data)), 5)
+    return [None, *(data[:cut] for cut in sorted(cuts)), *(flipped(data, bit) for bit in flips)]
+
+
+def flipped(data, bit):
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+# Orbax names its data files at random, so they are found, not listed. Nothing that restores from a step's own
+# two files: they only describe the checkpoint to Orbax.
+@pytest.mark.parametrize(
+    ("pattern", "expected"), [("*", {2}), ("params/**/*", {1, 2}), ("optimizer/**/*", {1, 2}), ("record/*", {1, 2})]
+)
+def test_no_damage_to_any_file_gives_other_numbers(folder, pattern, expected, capfd):
+    rng = random.Random(0)
+    outcomes = set()
+    for path in sorted(path for path in (folder / "2").glob(pattern) if path.is_file()):
+        data = path.read_bytes()
+        for damaged in damages(data, rng):
+            path.unlink(missing_ok=True)
+            if damaged is not None:
+                path.write_bytes(damaged)
+            step, warnings = restore(folder)
+            assert len(warnings) == (step == 1), path
+            outcomes.add(step)
+        path.write_bytes(data)
+    assert outcomes == expected
+    assert capfd.readouterr() == ("", "")
+
+
+def data_file(folder, item):
+    """The largest file of an item: the one with its arrays' bytes."""
+    files = (path for path in (folder / "2" / item).rglob("*") if path.is_file())
+    return max(files, key=lambda path: path.stat().st_size)
+
+
+def flip_middle(path):
+    path.write_bytes(flipped(path.read_bytes(), 4 * path.stat().st_size))
+
+
+def test_a_flipped_bit_is_reported_with_its_tensor_and_moved_aside(folder):
+    flip_middle(data_file(folder, "params"))
+    step, (warning,) = restore(folder, writable=True)
+    aside = folder.parent / "damaged" / "2"
+    assert step == 1
+    assert warning == (
+        f"checkpoint 2 is damaged and was skipped: params/w differs from what was written; it was moved to {aside}"
+    )
+    assert (aside / "params").is_dir()
+    assert restore(folder, writable=True) == (1, [])
+
+
+def test_many_reads_that_fail_at_once_print_nothing(tmp_path, capfd, caplog, monkeypatch):
+    """A read left behind by a failed one ends in a thread of TensorStore, which has no one to raise to."""
+    left_behind = []
+    monkeypatch.setattr(sys, "unraisablehook", left_behind.append)
+    noise = np.random.default_rng(0).normal(size=(60, 1000)).astype(np.float32)
+    tree = {"params": {f"w{i}": row for i, row in enumerate(noise)}}
+    with CheckpointStore(tmp_path / "checkpoints") as store:
+        store.save(1, tree, info={})
+    shutil.rmtree(tmp_path / "checkpoints" / "1" / "params" / "d")
+    for _ in range(3):
+        with CheckpointStore(tmp_path / "checkpoints", writable=False) as store, pytest.raises(WorkError):
+            store.restore(tree, warn=lambda _: None)
+    gc.collect()  # asyncio complains of forgotten tasks when they are collected
+    assert capfd.readouterr() == ("", "")
+    assert caplog.records == left_behind == []
+
+
+def test_a_reader_moves_nothing(folder):
+    flip_middle(data_file(folder, "params"))
+    for _ in range(2):
+        step, (warning,) = restore(folder)
+        assert step == 1
+        assert "moved" not in warning
+    assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
+
+
+def test_damage_to_an_item_that_is_not_read_does_not_matter(folder):
+    flip_middle(data_file(folder, "optimizer"))
+    with CheckpointStore(folder, writable=False) as store:
+        assert store.restore({"params": small_state(0)["params"]}, warn=pytest.fail).step == 2
+
+
+def test_a_step_that_was_moved_aside_can_be_saved_and_damaged_again(folder):
+    for name in ("2", "2-2", "2-3"):
+        flip_middle(data_file(folder, "params"))
+        with CheckpointStore(folder, keep=3) as store:
+            assert store.restore(small_state(0), warn=lambda _: None).step == 1
+            assert (folder.parent / "damaged" / name).is_dir()
+            store.save(2, small_state(2), info={"step": 2})
+        assert restore(folder) == (2, [])
+
+
+def test_no_usable_checkpoint_is_an_error_that_lists_them(folder):
+    for step in "12":
+        shutil.rmtree(folder / step / "params")
+    warnings = []
+    with CheckpointStore(folder) as store, pytest.raises(WorkError, match=r"tried \[2, 1\], all damaged"):
+        store.restore(small_state(0), warn=warnings.append)
+    assert [warning.split(" is damaged")[0] for warning in warnings] == ["checkpoint 2", "checkpoint 1"]
+    assert sorted(path.name for path in (folder.parent / "damaged").iterdir()) == ["1", "2"]
+
+
+def test_an_empty_folder_of_a_step_is_damage(folder):
+    shutil.rmtree(folder / "2")
+    (folder / "2").mkdir()
+    step, (warning,) = restore(folder)
+    assert step == 1
+    assert warning.startswith("checkpoint 2 is damaged and was skipped: cannot read its record (")
+
+
+def test_a_record_rewritten_to_fit_other_numbers_needs_its_own_hash(folder):
+    record = folder / "2" / "record" / "metadata"
+    record.write_text(record.read_text().replace('"step": 2', '"step": 3'))
+    step, (warning,) = restore(folder)
+    assert step == 1
+    assert "its record does not match the record's own hash" in warning
+
+
+def test_the_one_step_asked_for_is_not_replaced(folder):
+    flip_middle(data_file(folder, "params"))
+    warnings = []
+    with CheckpointStore(folder, writable=False) as store, pytest.raises(WorkError, match=r"tried \[2\]"):
+        store.restore(small_state(0), warn=warnings.append, step=2)
+    assert len(warnings) == 1

@@ -1,0 +1,38 @@
+"""A run so small that training it takes a second or two."""
+
+import pytest
+
+from jaxgpt.config import RunConfig, apply_settings
+
+TINY = {
+    "model.context_length": 8,
+    "model.width": 8,
+    "model.layers": 1,
+    "model.heads": 2,
+    "train.steps": 6,
+    "train.batch_size": 4,
+    "train.eval_every": 3,
+    "train.eval_batches": 2,
+    "train.save_every": 2,
+    "train.log_every": 1,
+    "train.sample_tokens": 0,
+    "optimizer.warmup_steps": 2,
+}
+TEXT = "the quick brown fox jumps over the lazy dog; " * 20
+
+
+@pytest.fixture
+def text_file(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def tiny(text_file):
+    """Return the tiny config, with flat settings laid over it."""
+
+    def make(settings=()):
+        return apply_settings(RunConfig(), TINY | {"data.path": str(text_file)} | dict(settings), "test")
+
+    return make

@@ -1,0 +1,190 @@
+"""Whole runs, from config to run directory."""
+
+import dataclasses
+import json
+import math
+import os
+import signal
+import subprocess
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import jaxgpt
+from jaxgpt.config import RequestError, WorkError
+from jaxgpt.runs.directory import RunDirectory
+from jaxgpt.runs.metrics import read_metrics
+from jaxgpt.training.run import train
+
+
+@pytest.fixture
+def run(tmp_path):
+    return tmp_path / "run"
+
+
+def losses(run):
+    return [line["loss"] for line in read_metrics(run / "metrics.jsonl") if "loss" in line]
+
+
+def test_a_run_learns_and_describes_itself(tiny, run, capsys):
+    state = train(tiny({"train.steps": 60, "optimizer.learning_rate": 0.02, "train.sample_tokens": 5}), out=run)
+    printed = capsys.readouterr().out
+    assert int(state.step) == 60
+    assert losses(run)[-1] < losses(run)[0] - 1
+    for words in (
+        "model.width = 8",
+        "total",
+        "weight decay 0.1 on",
+        "first loss",
+        "ln V = ln 28 = 3.3322",
+        "validation loss",
+        "sample (temperature 0.8, 5 tokens)",
+        "tokens/s",
+        "peak memory",
+        f"jaxgpt train --out {run} --train.steps 120",
+    ):
+        assert words in printed, words
+    manifest = RunDirectory.open(run).manifest
+    assert manifest.config.model.vocab_size == 28
+    assert manifest.data["characters"] == 900
+    assert manifest.versions["jax"] == jax.__version__
+    assert list((run / "tensorboard").glob("events*"))
+    config, params, tokenizer = jaxgpt.load(run)
+    assert config == manifest.config.model
+    assert tokenizer.decode(tokenizer.encode("lazy dog")) == "lazy dog"
+    for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(state.params), strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_the_logged_validation_loss_is_the_loss_of_the_saved_model(tiny, run):
+    train(tiny(), out=run)
+    config, params, tokenizer = jaxgpt.load(run)
+    text = "the quick brown fox jumps over the lazy dog; " * 20
+    ids = tokenizer.encode(text)[810:]
+    windows = np.stack([ids[i : i + 9] for i in range(0, 81, 8)])[:11]
+    batch = {"token_ids_BT": windows[:, :-1], "target_ids_BT": windows[:, 1:], "weights_BT": np.ones((11, 8))}
+    logged = [line["validation_loss"] for line in read_metrics(run / "metrics.jsonl") if "validation_loss" in line]
+    assert logged[-1] == pytest.approx(float(jaxgpt.loss(config, params, batch)[0]), rel=1e-6)
+
+
+def test_an_existing_run_is_continued_and_says_so(tiny, run, capsys):
+    train(tiny({"train.stop_after": 3}), out=run)
+    assert f"jaxgpt train --out {run}\n" in capsys.readouterr().out
+    train(tiny(), out=run)
+    printed = capsys.readouterr().out
+    assert f"continuing {run} after step 3" in printed
+    assert "train.stop_after was 3, is now None" in printed
+    train(tiny(), out=run)
+    assert "nothing to do: the run is at step 6 of 6" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "change", [{"model.width": 16}, {"train.seed": 1}, {"train.batch_size": 8}, {"data.validation_fraction": 0.2}]
+)
+def test_settings_that_would_make_it_another_run_are_refused(tiny, run, change):
+    train(tiny({"train.stop_after": 2}), out=run)
+    with pytest.raises(RequestError, match=next(iter(change))):
+        train(tiny(change), out=run)
+
+
+def test_a_run_is_not_continued_on_another_text(tiny, run, text_file):
+    train(tiny({"train.stop_after": 2}), out=run)
+    text_file.write_text(text_file.read_text().replace("lazy", "idle"))
+    with pytest.raises(RequestError, match="text"):
+        train(tiny(), out=run)
+
+
+def test_a_vocabulary_size_that_differs_from_the_tokenizer_is_refused_before_anything_is_written(tiny, run):
+    with pytest.raises(RequestError, match=r"model.vocab_size is 29, but the tokenizer has 28 ids"):
+        train(tiny({"model.vocab_size": 29}), out=run)
+    assert not run.exists()
+
+
+def test_a_text_no_longer_than_the_context_is_refused_with_both_numbers(tiny, run):
+    with pytest.raises(RequestError, match=r"810.*900|900.*810"):
+        train(tiny({"model.context_length": 900}), out=run)
+    assert not run.exists()
+
+
+def test_fine_tuning_starts_from_the_parameters_of_another_run(tiny, run, tmp_path):
+    train(tiny({"train.steps": 60, "optimizer.learning_rate": 0.02}), out=run)
+    train(tiny({"train.init_from": str(run)}), out=tmp_path / "tuned")
+    assert losses(tmp_path / "tuned")[0] < losses(run)[0] - 1
+    with pytest.raises(RequestError, match=r"model.layers = 1, this run asks for 2"):
+        train(tiny({"train.init_from": str(run), "model.layers": 2}), out=tmp_path / "other")
+
+
+def test_a_learning_rate_that_explodes_stops_the_run_and_names_the_step_and_tensor(tiny, run):
+    with pytest.raises(WorkError, match=r"step (\d+) is not finite: the first bad tensor is \S+") as caught:
+        train(tiny({"optimizer.learning_rate": 1e15, "optimizer.warmup_steps": 0}), out=run)
+    step = int(str(caught.value).split()[1])
+    assert len(losses(run)) == step - 1 > 0
+    assert all(math.isfinite(loss) for loss in losses(run))
+    _, params, _ = jaxgpt.load(run)
+    assert all(np.isfinite(p).all() for p in jax.tree.leaves(params))
+
+
+def damage(path):
+    """Cut the largest file in half."""
+    largest = max((p for p in path.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])
+
+
+def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_training_ends_as_if_it_were_whole(
+    tiny, run, tmp_path, capsys
+):
+    whole = train(tiny(), out=tmp_path / "whole")
+    train(tiny({"train.stop_after": 4}), out=run)
+    damage(run / "checkpoints" / "4")
+    capsys.readouterr()
+    state = train(tiny(), out=run)
+    printed = capsys.readouterr().out
+    assert "warning: " in printed
+    assert f"continuing {run} after step 2" in printed
+    for a, b in zip(jax.tree.leaves(state.params), jax.tree.leaves(whole.params), strict=True):
+        assert np.array_equal(a, b)
+    assert losses(run) == losses(tmp_path / "whole")
+
+
+def test_with_every_checkpoint_damaged_the_work_fails(tiny, run):
+    train(tiny({"train.stop_after": 2}), out=run)
+    damage(run / "checkpoints" / "2")
+    with pytest.raises(WorkError, match="no usable checkpoint"):
+        train(tiny(), out=run)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_ends_with_the_command_that_continues(tiny, run, text_file, tmp_path, number):
+    from conftest import PROGRAM
+
+    config = tiny({"train.steps": 100_000, "train.save_every": 100_000, "train.eval_every": 100_000})
+    toml = tmp_path / "config.toml"
+    nested = {name: fields for name, fields in dataclasses.asdict(config).items() if fields}
+    toml.write_text(as_toml(nested))
+    command = [*PROGRAM, "train", "--config", str(toml), "--out", str(run)]
+    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: (run / "metrics.jsonl").exists() and len(losses(run)) > 5, child)
+    os.kill(child.pid, number)
+    _, error = child.communicate(timeout=60)
+    assert child.returncode == 128 + number
+    assert f"continue with: jaxgpt train --out {run}" in error
+    saved = RunDirectory.open(run).checkpoints_path
+    assert [int(p.name) for p in saved.iterdir()] == [len(losses(run))]
+
+
+def wait_for(condition, child, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def as_toml(nested):
+    lines = []
+    for section, fields in nested.items():
+        lines.append(f"[{section}]")
+        lines += [f"{name} = {json.dumps(value)}" for name, value in fields.items() if value is not None]
+    return "\n".join(lines)

@@ -1,0 +1,84 @@
+"""Every setting of data, optimizer, train and mesh changes something that a short run shows, or is refused."""
+
+import re
+
+import pytest
+
+from jaxgpt.config import RequestError, RunConfig
+from jaxgpt.runs.metrics import read_metrics
+from jaxgpt.training.run import train
+
+SHORT = {"train.steps": 4, "train.eval_every": 2, "train.save_every": 1, "train.sample_tokens": 0}
+
+# setting -> (another value, where the difference shows)
+CHANGES = {
+    "data.path": (None, "metrics"),
+    "data.tokenizer": ("words", "refusal"),
+    "data.validation_fraction": (0.3, "metrics"),
+    "optimizer.learning_rate": (0.01, "metrics"),
+    "optimizer.final_learning_rate": (0.0, "metrics"),
+    "optimizer.warmup_steps": (0, "metrics"),
+    "optimizer.beta1": (0.5, "metrics"),
+    "optimizer.beta2": (0.5, "metrics"),
+    "optimizer.epsilon": (0.1, "metrics"),
+    "optimizer.weight_decay": (100.0, "metrics"),
+    "optimizer.clip_norm": (None, "metrics"),
+    "train.steps": (5, "metrics"),
+    "train.stop_after": (3, "checkpoints"),
+    "train.batch_size": (8, "metrics"),
+    "train.accumulate": (2, "printed"),
+    "train.seed": (1, "metrics"),
+    "train.eval_every": (1, "metrics"),
+    "train.eval_batches": (3, "metrics"),
+    "train.save_every": (3, "checkpoints"),
+    "train.keep_checkpoints": (2, "checkpoints"),
+    "train.log_every": (2, "metrics"),
+    "train.sample_tokens": (3, "printed"),
+    "train.init_from": ("base", "metrics"),
+    "mesh.data": (2, "refusal"),  # in a process with one device
+}
+
+
+def observe(config, out, capsys):
+    capsys.readouterr()
+    train(config, out=out)
+    printed = re.sub(r"[\d.,]+ (s|tokens/s|MB)\b|[\d.]+%|compiled in", "", capsys.readouterr().out)
+    return {
+        "metrics": read_metrics(out / "metrics.jsonl"),
+        "printed": printed.replace(str(out), "OUT").splitlines(),
+        "checkpoints": sorted(int(path.name) for path in (out / "checkpoints").iterdir()),
+    }
+
+
+@pytest.fixture(scope="module")
+def base_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("alive")
+
+
+@pytest.fixture
+def base(tiny, base_folder, capsys, request):
+    """The unchanged run, once for the module (its text file is the first test's)."""
+    cached = getattr(request.module, "_base", None)
+    if cached is None:
+        cached = (observe(tiny(SHORT), base_folder / "run", capsys), base_folder / "run")
+        request.module._base = cached
+    return cached
+
+
+def test_every_setting_has_a_row():
+    sections = {name: cls for name, cls in RunConfig.sections().items() if name not in ("model", "execution")}
+    names = {f"{name}.{field}" for name, cls in sections.items() for field in cls.field_names()}
+    assert names == set(CHANGES)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_setting_shows(name, tiny, base, tmp_path, capsys):
+    unchanged, base_run = base
+    value, where = CHANGES[name]
+    value = str(base_run) if value == "base" else value
+    if where == "refusal":
+        with pytest.raises(RequestError, match=name.split(".")[1]):
+            train(tiny(SHORT | {name: value}), out=tmp_path / "run")
+        return
+    changed = observe(tiny(SHORT | {name: value}), tmp_path / "run", capsys)
+    assert changed[where] != unchanged[where]
