@@ -12,7 +12,7 @@ def bucket_lines(config: ModelConfig) -> list[str]:
 
     Example:
         >>> print(bucket_lines(ModelConfig.preset("minigpt"))[-1])
-        total                                               541   100.0 %
+        total                                                          541   100.0 %
     """
     count = count_parameters(config)
     sizes = (
