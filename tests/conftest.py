@@ -1,16 +1,12 @@
-"""What every test may use: small texts, the shared test data, and child processes."""
+"""What every test may use: programs compiled once, and the shared test data."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import jax
 import pytest
+from program import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 DATA_VARIABLE = "JAXGPT_TEST_DATA"
-PROGRAM = [sys.executable, "-c", "import sys; from jaxgpt.cli import main; sys.exit(main())"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,16 +26,3 @@ def test_data():
     path = (ROOT / folder).resolve()
     assert path.is_dir(), f"{DATA_VARIABLE} names {path}, which is no folder"
     return path
-
-
-@pytest.fixture
-def jaxgpt_command(tmp_path):
-    """Run `jaxgpt ARGUMENTS` in a child process, in an empty folder, and return the finished process."""
-
-    def run(*arguments, cwd=tmp_path, timeout=300, **options):
-        return subprocess.run(
-            [*PROGRAM, *map(str, arguments)],
-            cwd=cwd, timeout=timeout, capture_output=True, text=True, check=False, **options,
-        )  # fmt: skip
-
-    return run

@@ -56,6 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
             traceback.print_exc()
         print(f"jaxgpt: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("jaxgpt: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output left; Python would report it once more at exit
         return 0

@@ -79,19 +79,26 @@ class Trainer:
         """
         start = int(self.state.step)
         with self._batches.stream(start) as stream:
-            for step in range(start, self.end):
-                self._train_one(stream, step + 1)
-                self._between_steps(step + 1)
+            batch = self._load(stream)
+            for done in range(start + 1, self.end + 1):
+                batch = self._train_one(batch, stream, done)
+                self._between_steps(done)
                 if request.signal_number is not None:
-                    self._stop(step + 1, request.signal_number)
+                    self._stop(done, request.signal_number)
 
-    def _train_one(self, stream: Iterator, done: int) -> None:
+    def _load(self, stream: Iterator) -> dict[str, jax.Array]:
+        with self.clock.measure("loading"):
+            batch = next(stream)
+        return self._programs.place_batch(batch)
+
+    def _train_one(self, batch: dict[str, jax.Array], stream: Iterator, done: int) -> dict[str, jax.Array]:
+        """Start a step on `batch`; while it runs, load the next batch and report the step before."""
         with self.clock.measure("training"):
-            with self.clock.measure("loading"):
-                batch = self._programs.place_batch(next(stream))
             self.state, metrics = self._programs.train_step(self.state, batch)
+            following = self._load(stream)
             self._settle()
             self._pending = (done, metrics)
+        return following
 
     def _settle(self) -> None:
         """Fetch and report the metrics of the step before."""

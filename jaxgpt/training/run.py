@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import jax
-
 from jaxgpt.config import RunConfig, differing
-from jaxgpt.data.batches import count_evaluation_windows
-from jaxgpt.generation.generate import generate
 from jaxgpt.runs.checkpoints import CheckpointStore
 from jaxgpt.runs.directory import RunDirectory, is_run
 from jaxgpt.runs.metrics import MetricsLog
 
-from .console import Console, peak_memory
-from .loop import Trainer, continue_command
+from .console import Console
+from .loop import Trainer
+from .report import describe, footer, next_commands, show_sample
 from .setup import (
     Material,
+    Programs,
     changed_settings,
     compile_programs,
     gather_material,
@@ -72,7 +70,15 @@ def train(
             _announce_resume(console, run, int(state.step), changes)
         else:
             console.settings(material.config, origins or dict.fromkeys(differing(config), "config"))
-        return _train_prepared(console, run, material, store, log, state, mesh)
+        end = material.config.train.stop_after or material.config.train.steps
+        if int(state.step) >= end:
+            console.say(f"nothing to do: the run is at step {int(state.step)} of {material.config.train.steps}")
+            next_commands(console, run, state)
+            return state
+        describe(console, material, mesh)
+        programs = compile_programs(material.config, mesh, state, material)
+        console.say(f"compiled in {programs.compile_seconds:.1f} s")
+        return _train_prepared(console, run, material, programs, store, log, state)
 
 
 def _warner(console: Console):
@@ -89,18 +95,14 @@ def _train_prepared(
     console: Console,
     run: RunDirectory,
     material: Material,
+    programs: Programs,
     store: CheckpointStore,
     log: MetricsLog,
     state: TrainState,
-    mesh: jax.sharding.Mesh,
 ) -> TrainState:
     config, start = material.config, int(state.step)
-    _describe(console, material, mesh)
-    programs = compile_programs(config, mesh, state, material)
-    console.say(f"compiled in {programs.compile_seconds:.1f} s")
     trainer = Trainer(run, material, programs, training_batches(material), store, log, console, state)
-    fresh = start == 0 and config.train.init_from is None
-    console.start(config, start, trainer.end, fresh=fresh)
+    console.start(config, start, trainer.end, fresh=start == 0 and config.train.init_from is None)
     try:
         with watch_for_stop() as request:
             trainer.run(request)
@@ -108,63 +110,7 @@ def _train_prepared(
         console.close()
     store.wait()
     if trainer.end == config.train.steps:
-        _show_sample(console, material, trainer.state)
-    _footer(console, run, trainer, programs.compile_seconds)
+        show_sample(console, material, trainer.state)
+    footer(console, trainer, programs.compile_seconds)
+    next_commands(console, run, trainer.state)
     return trainer.state
-
-
-def _describe(console: Console, material: Material, mesh: jax.sharding.Mesh) -> None:
-    config, corpus = material.config, material.corpus
-    console.model(config)
-    length = config.model.context_length
-    windows, left_over = count_evaluation_windows(len(material.validation_ids_N), length)
-    console.say(f"data: {corpus.source}, {len(corpus.text):,} characters, {config.model.vocab_size} distinct")
-    console.say(
-        f"  training on the first {len(material.train_ids_N):,}, validating on the last "
-        f"{len(material.validation_ids_N):,}: {windows:,} whole windows of {length}, {left_over} characters left over"
-    )
-    platform = mesh.devices.flat[0].platform
-    micro_batches = config.train.accumulate
-    rows = config.train.batch_size // micro_batches // mesh.size
-    console.say(f"devices: {mesh.size} x {platform}, {rows} sequences on each; micro-batches per step: {micro_batches}")
-
-
-def _show_sample(console: Console, material: Material, state: TrainState) -> None:
-    config, tokenizer = material.config, material.tokenizer
-    if not config.train.sample_tokens:
-        return
-    prompt = material.validation_ids_N[:1].tolist()  # any one token would do; this one the tokenizer knows
-    result = generate(
-        config.model,
-        jax.device_get(state.params),
-        [prompt],
-        max_new_tokens=config.train.sample_tokens,
-        temperature=0.8,
-        key=jax.random.key(config.train.seed),
-        context_policy="crop",
-        execution=config.execution,
-    )
-    console.say(f"sample (temperature 0.8, {config.train.sample_tokens} tokens):")
-    console.say(tokenizer.decode(result.ids[0]))
-
-
-def _footer(console: Console, run: RunDirectory, trainer: Trainer, compile_seconds: float) -> None:
-    clock, config = trainer.clock, trainer.config
-    if trainer.steps_done:
-        training = clock.seconds("training")
-        console.say(
-            f"{trainer.tokens_per_second:,.0f} tokens/s over {trainer.steps_done} steps in {training:.1f} s "
-            f"(waiting for data {clock.seconds('loading') / training:.1%}), compiling {compile_seconds:.1f} s, "
-            f"evaluating {clock.seconds('evaluating'):.1f} s, saving {clock.seconds('saving'):.1f} s, "
-            f"peak memory {peak_memory()}"
-        )
-    else:
-        console.say(f"nothing to do: the run is at step {int(trainer.state.step)} of {config.train.steps}")
-    console.say(f"the run lies in {run.path}; sample from it with: jaxgpt generate {run.path} --prompt ...")
-    if trainer.end < config.train.steps:
-        console.say(f"paused at step {trainer.end} of {config.train.steps}; continue with:")
-        console.say(f"  {continue_command(run)}")
-    else:
-        console.say(
-            f"done; continue for longer with:\n  {continue_command(run, '--train.steps', str(2 * trainer.end))}"
-        )

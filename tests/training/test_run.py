@@ -11,6 +11,7 @@ import time
 import jax
 import numpy as np
 import pytest
+from program import PROGRAM
 
 import jaxgpt
 from jaxgpt.config import RequestError, WorkError
@@ -157,8 +158,6 @@ def test_with_every_checkpoint_damaged_the_work_fails(tiny, run):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_ends_with_the_command_that_continues(tiny, run, text_file, tmp_path, number):
-    from conftest import PROGRAM
-
     config = tiny({"train.steps": 100_000, "train.save_every": 100_000, "train.eval_every": 100_000})
     toml = tmp_path / "config.toml"
     nested = {name: fields for name, fields in dataclasses.asdict(config).items() if fields}
