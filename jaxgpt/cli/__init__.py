@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from importlib import import_module
@@ -50,7 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     debug = "--debug" in arguments
     try:
-        return run([argument for argument in arguments if argument != "--debug"])
+        code = run([argument for argument in arguments if argument != "--debug"])
+        sys.stdout.flush()  # now, while a reader that left can still be answered
+        return code
     except JaxgptError as error:
         if debug:
             traceback.print_exc()
@@ -60,5 +63,5 @@ def main(arguments: list[str] | None = None) -> int:
         print("jaxgpt: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output left; Python would report it once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would fail once more at exit
         return 0

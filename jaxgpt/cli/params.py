@@ -7,7 +7,7 @@ import json
 from jaxgpt.config import ModelConfig, RequestError, preset_names
 from jaxgpt.model.buckets import count_parameters, quoted_numbers
 
-from .parser import Parser
+from .parser import Parser, whole_number
 
 
 def main(arguments: list[str]) -> int:
@@ -15,9 +15,11 @@ def main(arguments: list[str]) -> int:
     parser = Parser(prog="jaxgpt params", description="Count a model's parameters bucket by bucket.")
     parser.add_argument("preset", metavar="PRESET", help=f"one of {', '.join(preset_names())}")
     parser.add_argument(
-        "--vocab-size", type=int, help="number of token ids, for a preset that leaves it to the tokenizer"
+        "--vocab-size",
+        type=whole_number,
+        help="number of token ids, needed where a preset leaves it to the tokenizer (default: the preset's)",
     )
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_argument("--json", action="store_true", help="print the same as JSON (default: a table)")
     options = parser.parse(arguments)
     config = _architecture(options.preset, options.vocab_size)
     print(_as_json(config) if options.json else _as_text(options.preset, config))

@@ -17,8 +17,12 @@ Layers = list[tuple[str, dict[str, Any]]]
 def add_source_options(parser: Parser) -> None:
     """Add the options that name a preset and a TOML file."""
     presets = ", ".join(preset_names())
-    parser.add_argument("--preset", help=f"settings to start from: {presets} (default: quickstart)")
-    parser.add_argument("--config", metavar="FILE", help="a TOML file of settings, laid over the preset")
+    parser.add_argument(
+        "--preset", help=f"settings to start from: {presets} (default: quickstart, or none with --config)"
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", help="a TOML file of settings, laid over the preset (default: none)"
+    )
 
 
 def add_setting_options(parser: Parser, defaults: dict[str, Any]) -> None:
@@ -49,7 +53,7 @@ def source_layers(preset: str | None, config: str | None) -> Layers:
     """Return the layers that `--preset` and `--config` stand for; the quickstart preset where neither is given."""
     layers: Layers = []
     if preset is not None or config is None:
-        name = preset or "quickstart"
+        name = "quickstart" if preset is None else preset
         layers.append((f"preset {name}", preset_settings(name)))
     if config is not None:
         layers.append((f"file {config}", read_toml(Path(config))))

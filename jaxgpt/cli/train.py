@@ -41,14 +41,16 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     source = Parser(prog="jaxgpt train", add_help=False)
     add_source_options(source)
     named, _ = source.parse_known_args(arguments)
-    base, _ = compose(source_layers(named.preset, named.config))
+    defaults = flatten(RunConfig())
+    for _, settings in source_layers(named.preset, named.config):
+        defaults |= settings  # not composed: the command line may complete a file that is not valid by itself
 
     parser = Parser(prog="jaxgpt train", description=_DESCRIPTION)
     add_source_options(parser)
     parser.add_argument(
         "--out", metavar="DIR", help="the run directory; an existing run is continued (default: a new one in runs/)"
     )
-    add_setting_options(parser, flatten(base))
+    add_setting_options(parser, defaults)
     return parser.parse(arguments)
 
 
@@ -79,13 +81,13 @@ def _stored_config(out: Path | None) -> RunConfig | None:
 
 
 def _new_run_layers(options: argparse.Namespace, given: dict[str, Any]) -> Layers:
-    """Fine-tuning takes the architecture of the run it starts from, over the preset's."""
+    """Fine-tuning takes the architecture of the run it starts from, over the preset's but under the file's."""
     layers = source_layers(options.preset, options.config)
-    source = given.get("train.init_from") or dict(layers[-1][1]).get("train.init_from")
-    if source is not None:
+    source = (layers[-1][1] | given).get("train.init_from")
+    if isinstance(source, str):
         from jaxgpt.runs.directory import RunDirectory
 
         stored = flatten(RunDirectory.open(Path(source)).manifest.config)
         model = {name: value for name, value in stored.items() if name.startswith("model.")}
-        layers.append((f"run {source}", model))
+        layers.insert(len(layers) - (options.config is not None), (f"run {source}", model))
     return layers

@@ -87,12 +87,10 @@ def _checked_prompts(
         raise RequestError(f"context_policy: expected 'stop' or 'crop', got {policy!r}")
     if max_new_tokens < 0:
         raise RequestError(f"max_new_tokens: expected at least 0, got {max_new_tokens}")
-    if not prompts:
+    if len(prompts) == 0:
         raise RequestError("no prompts: pass at least one list of ids")
     for i, prompt in enumerate(prompts):
-        if len(prompt) == 0:
-            raise RequestError(f"prompt {i} is empty; give at least one token to continue")
-        check_id_range(f"prompts[{i}]", np.asarray(prompt), config.vocab_size)
+        _check_ids(i, prompt, config.vocab_size)
         total = len(prompt) + max_new_tokens
         if policy == "stop" and total > config.context_length:
             raise RequestError(
@@ -101,6 +99,17 @@ def _checked_prompts(
                 "or let the context be cropped (context policy 'crop')"
             )
     return [[int(token) for token in prompt] for prompt in prompts]
+
+
+def _check_ids(i: int, prompt: Sequence[int], vocab_size: int) -> None:
+    if len(prompt) == 0:
+        raise RequestError(f"prompt {i} is empty; give at least one token to continue")
+    ids_T = np.asarray(prompt)
+    if ids_T.ndim != 1 or not np.issubdtype(ids_T.dtype, np.integer):
+        raise RequestError(
+            f"prompts[{i}]: expected a list of whole numbers, got {prompt!r}; encode text with the model's tokenizer"
+        )
+    check_id_range(f"prompts[{i}]", ids_T, vocab_size)
 
 
 def _window(rows: list[list[int]], context_length: int) -> tuple[np.ndarray, np.ndarray]:

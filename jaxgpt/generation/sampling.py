@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 
 import jax
 import jax.numpy as jnp
@@ -38,8 +39,10 @@ class Sampling:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             raise RequestError(f"temperature: expected a number of at least 0, got {self.temperature:g}")
-        if self.top_k is not None and self.top_k < 1:
-            raise RequestError(f"top_k: expected at least 1, got {self.top_k}; leave it out to keep all tokens")
+        if self.top_k is not None and not (isinstance(self.top_k, numbers.Integral) and self.top_k >= 1):
+            raise RequestError(
+                f"top_k: expected a whole number of at least 1, got {self.top_k}; leave it out to keep all tokens"
+            )
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise RequestError(f"top_p: expected above 0 and at most 1, got {self.top_p:g}; leave it out to keep all")
 
@@ -63,8 +66,10 @@ def kept_tokens(logits_BV: jax.Array, k: jax.Array, p: jax.Array) -> jax.Array:
     in_k_V = jnp.arange(logits_BV.shape[-1]) < k
     probabilities_BV = jax.nn.softmax(ranked_BV, axis=-1, where=in_k_V)
     before_BV = jnp.cumsum(probabilities_BV, axis=-1) - probabilities_BV
-    # p = 1 filters nothing; the sum before a late token can round to 1.
-    kept_BV = in_k_V & ((before_BV < p) | (p >= 1))
+    # The most likely token stays even where p rounds to 0; p = 1 filters nothing, though the sum before a late
+    # token can round to 1.
+    is_first_V = jnp.arange(logits_BV.shape[-1]) == 0
+    kept_BV = in_k_V & ((before_BV < p) | (p >= 1) | is_first_V)
     rank_BV = jnp.argsort(order_BV, axis=-1)
     return jnp.take_along_axis(kept_BV, rank_BV, axis=-1)
 
@@ -74,7 +79,9 @@ def choose(logits_BV: jax.Array, key: jax.Array, temperature: jax.Array, k: jax.
 
     Every row sees the same random numbers, so what a prompt gets does not depend on its neighbours.
     """
-    tempered_BV = logits_BV / jnp.where(temperature == 0, 1, temperature)
+    # Differences from the largest: divided by a tiny temperature they grow to -inf, where logits would all be inf.
+    below_BV = logits_BV - logits_BV.max(axis=-1, keepdims=True)
+    tempered_BV = below_BV / jnp.where(temperature == 0, 1, temperature)
     noise_V = jax.random.gumbel(key, logits_BV.shape[-1:])
     noisy_BV = jnp.where(kept_tokens(tempered_BV, k, p), tempered_BV + noise_V, -jnp.inf)
     return jnp.argmax(jnp.where(temperature == 0, logits_BV, noisy_BV), axis=-1)

@@ -1,0 +1,157 @@
+"""`jaxgpt generate` on a saved model."""
+
+import json
+import shutil
+
+import jax
+import pytest
+from program import run_program
+
+import jaxgpt
+from jaxgpt.generation.generate import generate
+
+
+@pytest.fixture
+def text_of(command, saved):
+    """Return a function of options: the text that `generate` prints for the saved model."""
+
+    def run(*options):
+        code, out, err = command("generate", saved, *options)
+        assert (code, err) == (0, "")
+        return out.removesuffix("\n")
+
+    return run
+
+
+@pytest.fixture
+def expected(model, tokenizer):
+    """Return a function of a prompt and `jaxgpt.generate`'s options: the text that it gives."""
+
+    def run(prompt, *, seed=0, **options):
+        ids = [tokenizer.encode(prompt).tolist()]
+        return tokenizer.decode(generate(*model, ids, key=jax.random.key(seed), **options).ids[0])
+
+    return run
+
+
+def test_greedy_text_is_the_library_s_and_the_same_every_time(text_of, expected):
+    options = ("--prompt", "hello", "--temperature", 0, "--max-new-tokens", 6)
+    assert text_of(*options) == expected("hello", temperature=0, max_new_tokens=6) == text_of(*options)
+
+
+def test_every_option_of_the_draw_counts(text_of, expected):
+    text = text_of("--prompt", "he", "--temperature", 1.5, "--top-k", 5, "--top-p", 0.8, "--seed", 4)
+    assert text == expected("he", temperature=1.5, top_k=5, top_p=0.8, seed=4, max_new_tokens=14)
+    plain = text_of("--prompt", "he", "--seed", 4)
+    assert plain == expected("he", seed=4, max_new_tokens=14)
+    assert plain != text
+
+
+def test_a_seed_gives_the_same_text_again_and_another_seed_another(text_of):
+    first = text_of("--prompt", "h", "--seed", 1)
+    assert first == text_of("--prompt", "h", "--seed", 1)
+    assert first != text_of("--prompt", "h", "--seed", 2)
+    assert text_of("--prompt", "h") == text_of("--prompt", "h", "--seed", 0)
+
+
+def test_without_a_prompt_a_line_break_is_continued_to_the_end_of_the_context(text_of, expected):
+    text = text_of()
+    assert len(text) == 16
+    assert text == expected("\n", max_new_tokens=15)
+
+
+def test_json_gives_step_prompts_texts_and_ids(command, saved, tokenizer):
+    prompts = ["hello", "w"]
+    code, out, err = command("generate", saved, "--prompt", prompts[0], "--prompt", prompts[1], "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert set(document) == {"step", "results"}
+    assert document["step"] == 0
+    assert [result["prompt"] for result in document["results"]] == prompts
+    for prompt, result in zip(prompts, document["results"], strict=True):
+        assert set(result) == {"prompt", "text", "ids"}
+        assert tokenizer.decode(result["ids"]) == result["text"]
+        assert result["text"].startswith(prompt)
+        assert len(result["text"]) == len(prompt) + 11  # what fits behind the longest prompt
+
+
+def test_several_prompts_are_printed_one_after_another(text_of):
+    texts = text_of("--prompt", "hello", "--prompt", "w", "--temperature", 0, "--max-new-tokens", 4).split("\n---\n")
+    assert texts == [text_of("--prompt", p, "--temperature", 0, "--max-new-tokens", 4) for p in ("hello", "w")]
+
+
+def test_a_cropped_context_goes_on_for_as_long_as_asked(text_of, expected):
+    prompt = "hello world hello world"
+    text = text_of("--prompt", prompt, "--context-policy", "crop", "--max-new-tokens", 20)
+    assert text == expected(prompt, max_new_tokens=20, context_policy="crop")
+    assert len(text) == len(prompt) + 20
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--prompt", "hexlo"],
+            "character 'x' (U+0078) at position 2 is not among the 9 characters of this tokenizer",
+        ),
+        (["--prompt", ""], "prompt 0 is empty; give at least one token to continue"),
+        (["--prompt", "-5"], "character '-' (U+002D) at position 0 is not among the 9 characters"),
+        (["--prompt", "-x"], "--prompt: expected a value; one that begins with a dash is written --prompt=VALUE"),
+        (
+            ["--prompt", "hello", "--max-new-tokens", "12"],
+            "prompt of 5 tokens + 12 new = 17, above the context of 16; ask for at most 11 new tokens",
+        ),
+        (["--prompt", "hello world hell"], "a prompt of 16 tokens fills the context of 16; shorten it, or give "),
+        (["--max-new-tokens", "-1"], "max_new_tokens: expected at least 0, got -1"),
+        (["--max-new-tokens", "few"], "argument --max-new-tokens: expected a whole number, got 'few'"),
+        (["--temperature", "nan"], "temperature: expected a number of at least 0, got nan"),
+        (["--temperature", "-1"], "temperature: expected a number of at least 0, got -1"),
+        (["--temperature", "hot"], "argument --temperature: expected a number, got 'hot'"),
+        (["--top-k", "0"], "top_k: expected a whole number of at least 1, got 0; leave it out to keep all tokens"),
+        (["--top-p", "0"], "top_p: expected above 0 and at most 1, got 0"),
+        (["--seed", "-1"], "argument --seed: expected a whole number from 0 to 4294967295, got -1"),
+        (["--seed", "4294967296"], "argument --seed: expected a whole number from 0 to 4294967295, got 4294967296"),
+        (
+            ["--context-policy", "corp"],
+            "argument --context-policy: unknown choice 'corp'; did you mean 'crop'? (stop,",
+        ),
+        (["--promt", "h"], "unknown option '--promt'; did you mean '--prompt'? (see jaxgpt generate --help)"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_request_is_refused(refusal, saved, options, message):
+    assert refusal("generate", saved, *options).startswith(message)
+
+
+def test_a_path_that_is_no_run_is_refused_with_what_it_is(refusal, tmp_path):
+    assert refusal("generate").startswith("the following arguments are required: RUN")
+    assert refusal("generate", "absent") == "absent does not exist; expected a run directory, check the path"
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.png").write_bytes(b"")
+    message = refusal("generate", "photos")
+    assert message.startswith("photos is no run directory: it has no manifest.json, it holds cat.png")
+    assert refusal("generate", "photos/cat.png").startswith("photos/cat.png is a file; expected a run directory")
+
+
+def test_a_model_without_a_tokenizer_is_refused(command, tmp_path, model):
+    jaxgpt.save(tmp_path / "bare", *model)
+    code, out, err = command("generate", "bare")
+    assert (code, out) == (2, "")
+    assert err == "jaxgpt: bare holds no tokenizer; use jaxgpt.generate with ids from Python\n"
+
+
+def test_a_run_whose_only_checkpoint_is_gone_is_a_failure_of_the_work(command, tmp_path, saved):
+    shutil.copytree(saved, tmp_path / "gutted")
+    shutil.rmtree(next((tmp_path / "gutted" / "checkpoints").iterdir()))
+    code, out, err = command("generate", "gutted")
+    assert (code, out) == (1, "")
+    assert err.startswith("jaxgpt: ")
+    assert err.count("\n") == 1
+
+
+def test_a_process_prints_the_text_and_nothing_else(tmp_path, saved, expected):
+    done = run_program(
+        "generate", saved, "--prompt", "hello", "--temperature", 0, "--max-new-tokens", 6, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == expected("hello", temperature=0, max_new_tokens=6) + "\n"
