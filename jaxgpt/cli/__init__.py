@@ -7,6 +7,7 @@ import sys
 import traceback
 from importlib import import_module
 
+from jaxgpt import __version__
 from jaxgpt.config import JaxgptError, RequestError, nearest
 
 COMMANDS = {
@@ -29,7 +30,8 @@ def usage() -> str:
             "commands:",
             *lines,
             "",
-            "`jaxgpt COMMAND --help` names every option. `--debug` with any command shows a failure's traceback.",
+            "`jaxgpt COMMAND --help` names every option. `--debug` with any command shows a failure's traceback,",
+            "`jaxgpt --version` the version.",
         ]
     )
 
@@ -38,6 +40,9 @@ def run(arguments: list[str]) -> int:
     """Run one command line (without the program's name) and return its exit code; errors are raised."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
+        return 0
+    if arguments[0] == "--version":
+        print(f"jaxgpt {__version__}")
         return 0
     command = arguments[0]
     if command not in COMMANDS:
@@ -50,6 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
     """The program `jaxgpt`: 0 done, 1 the work failed, 2 the request was wrong."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     debug = "--debug" in arguments
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character shows its code
     try:
         code = run([argument for argument in arguments if argument != "--debug"])
         sys.stdout.flush()  # now, while a reader that left can still be answered

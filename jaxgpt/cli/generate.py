@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaxgpt.config import RequestError
 
 from .parser import Parser, number, seed, whole_number
 
+if TYPE_CHECKING:
+    from jaxgpt.data.tokenizer import Tokenizer
+
 
 def main(arguments: list[str]) -> int:
     """Run the sub-command."""
+    options = _parse(arguments)
+
+    import jax
+
+    from jaxgpt.generation.generate import generate
+    from jaxgpt.runs.saved import load_run
+
+    config, params, tokenizer, step = load_run(Path(options.run), _warn)
+    if tokenizer is None:
+        raise RequestError(f"{options.run} holds no tokenizer; use jaxgpt.generate with ids from Python")
+    prompts = _encode(options, tokenizer)
+    new = options.max_new_tokens
+    result = generate(
+        config.model,
+        params,
+        prompts,
+        max_new_tokens=_room(config.model.context_length, prompts) if new is None else new,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        key=jax.random.key(options.seed),
+        context_policy=options.context_policy,
+        execution=config.execution,
+    )
+    _print(step, prompts, result.ids, tokenizer, as_json=options.json)
+    return 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(prog="jaxgpt generate", description="Continue a prompt with a trained model.")
     parser.add_argument("run", metavar="RUN", help="a run directory")
     parser.add_argument(
         "--prompt", action="append", help="text to continue; may be given several times (default: a line break)"
     )
     parser.add_argument(
-        "--max-new-tokens", type=whole_number, default=None, help="tokens to append (default: what the context holds)"
+        "--max-new-tokens", type=whole_number, help="tokens to append (default: what the context holds)"
     )
     parser.add_argument("--temperature", type=number, default=1.0, help="0 takes the most likely token (default: 1)")
     parser.add_argument("--top-k", type=whole_number, help="draw among the k most likely tokens (default: all)")
@@ -36,52 +70,43 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--json", action="store_true", help="print step, prompts, texts and ids as JSON (default: the texts)"
     )
-    options = parser.parse(arguments)
-
-    import jax
-
-    from jaxgpt.generation.generate import generate
-    from jaxgpt.runs.saved import load_run
-
-    def warn(message: str) -> None:
-        print(f"jaxgpt: warning: {message}", file=sys.stderr)
-
-    config, params, tokenizer, step = load_run(Path(options.run), warn)
-    if tokenizer is None:
-        raise RequestError(f"{options.run} holds no tokenizer; use jaxgpt.generate with ids from Python")
-    prompts = options.prompt or ["\n"]
-    ids = [tokenizer.encode(prompt).tolist() for prompt in prompts]
-    new = _room(config.model.context_length, ids) if options.max_new_tokens is None else options.max_new_tokens
-    result = generate(
-        config.model,
-        params,
-        ids,
-        max_new_tokens=new,
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        key=jax.random.key(options.seed),
-        context_policy=options.context_policy,
-        execution=config.execution,
-    )
-    texts = [tokenizer.decode(row) for row in result.ids]
-    if options.json:
-        rows = [
-            {"prompt": prompt, "text": text, "ids": row}
-            for prompt, text, row in zip(prompts, texts, result.ids, strict=True)
-        ]
-        print(json.dumps({"step": step, "results": rows}, ensure_ascii=False))
-    else:
-        print("\n---\n".join(texts))
-    return 0
+    return parser.parse(arguments)
 
 
-def _room(context_length: int, ids: list[list[int]]) -> int:
+def _warn(message: str) -> None:
+    print(f"jaxgpt: warning: {message}", file=sys.stderr)
+
+
+def _encode(options: argparse.Namespace, tokenizer: Tokenizer) -> list[list[int]]:
+    """Return the prompts' ids; the default prompt is only for models that know a line break."""
+    if options.prompt is not None:
+        return [tokenizer.encode(prompt).tolist() for prompt in options.prompt]
+    try:
+        return [tokenizer.encode("\n").tolist()]
+    except RequestError:
+        raise RequestError("this model knows no line break to start from; give a --prompt") from None
+
+
+def _room(context_length: int, prompts: list[list[int]]) -> int:
     """Return how many tokens fit behind the longest prompt; none fitting is refused, not answered by silence."""
-    longest = max(len(row) for row in ids)
+    longest = max(len(row) for row in prompts)
     if longest >= context_length:
         raise RequestError(
             f"a prompt of {longest} tokens fills the context of {context_length}; shorten it, or give "
             "--context-policy crop and --max-new-tokens"
         )
     return context_length - longest
+
+
+def _print(
+    step: int, prompts: list[list[int]], results: list[list[int]], tokenizer: Tokenizer, *, as_json: bool
+) -> None:
+    texts = [tokenizer.decode(row) for row in results]
+    if not as_json:
+        print("\n---\n".join(texts))
+        return
+    rows = [
+        {"prompt": tokenizer.decode(prompt), "text": text, "ids": row}
+        for prompt, text, row in zip(prompts, texts, results, strict=True)
+    ]
+    print(json.dumps({"step": step, "results": rows}, ensure_ascii=False))

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from jaxgpt.config import RunConfig, apply_settings, compose, flatten
+from jaxgpt.config import RequestError, RunConfig, apply_settings, compose, flatten
 
 from .parser import Parser
 from .settings import Layers, add_setting_options, add_source_options, given_settings, source_layers
@@ -23,6 +23,8 @@ With --out on an existing run directory it continues that run.
 def main(arguments: list[str]) -> int:
     """Run the sub-command."""
     options = _parse(arguments)
+    if options.out == "":
+        raise RequestError("--out is empty; name a folder")
     out = None if options.out is None else Path(options.out)
     config, origins = _requested(options, out)
 

@@ -104,6 +104,8 @@ def flatten_nested(nested: Mapping[str, Any], origin: str) -> dict[str, Any]:
     settings = {}
     for section, fields in nested.items():
         if section not in RunConfig.sections():
+            if not isinstance(fields, Mapping):
+                raise RequestError(f"{origin}: '{section}' stands outside a section; write it below one, as [model]")
             close = nearest(section, RunConfig.sections())
             raise RequestError(f"{origin}: unknown section '{section}'{close}")
         if not isinstance(fields, Mapping):

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError
+from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, WorkError
 from jaxgpt.model.functional import apply, check_id_range
 
-from .sampling import Sampling, choose
+from .sampling import NOT_FINITE, Sampling, choose
 
 ContextPolicy = Literal["stop", "crop"]
 _SMALLEST_WIDTH = 32  # narrower windows cost as much as this one and would each be compiled
@@ -61,6 +61,7 @@ def generate(
 
     Raises:
         RequestError: no prompt, an empty one, ids outside the vocabulary, or a request above the context.
+        WorkError: the logits are not finite.
 
     Example:
         >>> config = jaxgpt.ModelConfig.preset("minigpt")
@@ -76,6 +77,11 @@ def generate(
         token_ids_BT, last_B = _window(rows, config.context_length)
         next_B = _next_ids(config, execution, params, token_ids_BT, last_B, jax.random.fold_in(key, i), sampling)
         for row, token in zip(rows, np.asarray(next_B).tolist(), strict=True):
+            if token == NOT_FINITE:
+                raise WorkError(
+                    f"the logits of new token {i} are not finite: the parameters are damaged or diverged; use an "
+                    "earlier checkpoint"
+                )
             row.append(token)
     return Generation(rows)
 

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 
 from jaxgpt.config import RequestError
 
+NOT_FINITE = -1  # in place of a token, where there was no distribution to draw from
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sampling:
@@ -75,7 +77,7 @@ def kept_tokens(logits_BV: jax.Array, k: jax.Array, p: jax.Array) -> jax.Array:
 
 
 def choose(logits_BV: jax.Array, key: jax.Array, temperature: jax.Array, k: jax.Array, p: jax.Array) -> jax.Array:
-    """Draw one token per row, [B].
+    """Draw one token per row, [B]; a row whose logits are not all finite gives NOT_FINITE.
 
     Every row sees the same random numbers, so what a prompt gets does not depend on its neighbours.
     """
@@ -84,4 +86,5 @@ def choose(logits_BV: jax.Array, key: jax.Array, temperature: jax.Array, k: jax.
     tempered_BV = below_BV / jnp.where(temperature == 0, 1, temperature)
     noise_V = jax.random.gumbel(key, logits_BV.shape[-1:])
     noisy_BV = jnp.where(kept_tokens(tempered_BV, k, p), tempered_BV + noise_V, -jnp.inf)
-    return jnp.argmax(jnp.where(temperature == 0, logits_BV, noisy_BV), axis=-1)
+    chosen_B = jnp.argmax(jnp.where(temperature == 0, logits_BV, noisy_BV), axis=-1)
+    return jnp.where(jnp.isfinite(logits_BV).all(axis=-1), chosen_B, NOT_FINITE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from jaxgpt.config import RequestError
+
 from .mesh import largest_divisor
 
 
@@ -24,10 +26,19 @@ def arrange_cpu_devices(sequences: int, wanted: int = 0) -> int:
 
     Returns:
         The number asked for.
+
+    Raises:
+        RequestError: JAX has started already.
     """
     count = wanted or largest_divisor(sequences, cores())
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         import jax
 
-        jax.config.update("jax_num_cpu_devices", count)
+        try:
+            jax.config.update("jax_num_cpu_devices", count)
+        except RuntimeError:
+            raise RequestError(
+                "JAX has already started in this process, so CPU devices can no longer be arranged; run the command "
+                "in a process of its own, or call jaxgpt.train"
+            ) from None
     return count

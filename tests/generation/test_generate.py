@@ -9,7 +9,7 @@ import pytest
 import reference_numpy
 from small_models import random_parameters
 
-from jaxgpt import ModelConfig, RequestError
+from jaxgpt import ModelConfig, RequestError, WorkError
 from jaxgpt.generation.generate import generate
 
 # 40 positions: prompts and continuations cross the width of 32 at which a window is compiled anew.
@@ -127,3 +127,9 @@ def test_one_program_is_compiled_per_width_and_none_for_other_samplings(caplog):
             generate(config, params, [prompt(1)], max_new_tokens=39, key=KEY, **options)
         generate(config, params, [prompt(45)], max_new_tokens=3, key=KEY, context_policy="crop")
     assert len(re.findall(r"Finished XLA compilation of jit\(_next_ids\)", caplog.text)) == 2  # widths 32 and 40
+
+
+def test_a_model_whose_logits_are_not_finite_is_refused_instead_of_sampled():
+    broken = PARAMS | {"final_norm": {name: np.full_like(x, np.nan) for name, x in PARAMS["final_norm"].items()}}
+    with pytest.raises(WorkError, match="logits of new token 0 are not finite"):
+        generate(CONFIG, broken, [[0, 1]], max_new_tokens=2, temperature=0, key=KEY)
