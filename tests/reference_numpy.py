@@ -96,3 +96,10 @@ def relative_error(got, wanted):
     got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
     assert got.shape == wanted.shape
     return np.abs(got - wanted).max() / max(np.abs(wanted).max(), 1e-30)
+
+
+def tree_error(got, wanted):
+    """Return the largest difference over all leaves, over the largest wanted value of all."""
+    pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(got, wanted, strict=True)]
+    assert all(a.shape == b.shape for a, b in pairs)
+    return max(np.abs(a - b).max() for a, b in pairs) / max(np.abs(b).max() for _, b in pairs)

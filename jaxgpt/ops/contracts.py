@@ -49,9 +49,11 @@ def check_floating(name: str, array: chex.Array) -> None:
 
 def check_token_ids(name: str, ids: chex.Array) -> None:
     """Assert that `ids` is a batch of sequences of whole numbers, [B,T]."""
-    if not jnp.issubdtype(jnp.result_type(ids), jnp.integer):
+    if not hasattr(ids, "dtype"):
+        raise ContractError(f"{name}: expected an array of token ids, got {type(ids).__name__}; use np.array(ids)")
+    if not jnp.issubdtype(ids.dtype, jnp.integer):
         raise ContractError(
-            f"{name}: expected token ids as integers, got {jnp.result_type(ids)}; encode the text with the "
+            f"{name}: expected token ids as integers, got {ids.dtype}; encode the text with the "
             "model's tokenizer, or convert with .astype(int)"
         )
     if jnp.ndim(ids) != 2:

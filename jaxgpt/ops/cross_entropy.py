@@ -10,7 +10,8 @@ def token_cross_entropy(logits_BTV: jax.Array, target_ids_BT: jax.Array) -> jax.
     """Return -log softmax(logits)[target] at each position, [B,T], float32, in nats.
 
     The target's logit is picked by comparison with an index row instead of a gather: its gradient is then
-    elementwise, where a gather's would scatter into a zero array of the logits' size.
+    elementwise, where a gather's would scatter into a zero array of the logits' size. A target outside 0..V-1
+    gives NaN, as in `embed`: a compiled program cannot raise.
 
     Example:
         >>> float(token_cross_entropy(jnp.zeros((1, 1, 4)), jnp.array([[2]]))[0, 0])  # ln 4
@@ -20,7 +21,8 @@ def token_cross_entropy(logits_BTV: jax.Array, target_ids_BT: jax.Array) -> jax.
     vocabulary_V = jnp.arange(logits_BTV.shape[-1])
     is_target_BTV = vocabulary_V == target_ids_BT[..., None]
     target_BT = jnp.where(is_target_BTV, logits_BTV, 0).sum(axis=-1)
-    return jax.nn.logsumexp(logits_BTV, axis=-1) - target_BT
+    nats_BT = jax.nn.logsumexp(logits_BTV, axis=-1) - target_BT
+    return jnp.where(is_target_BTV.any(axis=-1), nats_BT, jnp.nan)
 
 
 def mean_over_tokens(values_BT: jax.Array, weights_BT: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -33,6 +35,7 @@ def mean_over_tokens(values_BT: jax.Array, weights_BT: jax.Array) -> tuple[jax.A
         >>> [float(x) for x in mean_over_tokens(jnp.array([[4.0, 8.0]]), jnp.array([[1.0, 0.0]]))]
         [4.0, 4.0, 1.0]
     """
+    weights_BT = jnp.asarray(weights_BT, jnp.float32)  # in bfloat16 a count would stop at 256
     counted_BT = weights_BT != 0
     total = jnp.where(counted_BT, values_BT * weights_BT, 0).sum()
     count = weights_BT.sum()

@@ -14,7 +14,7 @@ def embed(ids_BT: jax.Array, table_VC: jax.Array) -> jax.Array:
     An id outside 0..V-1 gives a row of NaN: inside a compiled program nothing can be raised, and JAX's usual
     clamping (or, for negative ids, counting from the end) would hide the mistake.
     """
-    rows = table_VC.at[ids_BT]
+    rows = jnp.asarray(table_VC).at[ids_BT]
     return rows.get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
 
 

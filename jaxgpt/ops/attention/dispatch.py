@@ -74,11 +74,12 @@ def attention(
         (1, 3, 2, 4)
     """
     check_shape("q_BTHD", q_BTHD)
-    check_floating("q_BTHD", q_BTHD)
     B, T, H, D = q_BTHD.shape
     check_shape("k_BSHD", k_BSHD, B=B, H=H, D=D)
     S = k_BSHD.shape[1]
     check_shape("v_BSHD", v_BSHD, B=B, S=S, H=H, D=D)
+    for name, array in (("q_BTHD", q_BTHD), ("k_BSHD", k_BSHD), ("v_BSHD", v_BSHD)):
+        check_floating(name, array)
     chosen = _choose(implementation, tap)
     options = {"tap": tap} if chosen == "reference" else {}
     return _IMPLEMENTATIONS[chosen](

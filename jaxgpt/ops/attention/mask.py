@@ -32,8 +32,6 @@ def causal_mask(T: int, S: int) -> jax.Array:
 
 def build_mask(mask: Mask, T: int, S: int) -> jax.Array | None:
     """Return the boolean [T,S] of a named mask; None means that every query sees every key."""
-    if mask == "causal":
-        return causal_mask(T, S)
-    if mask == "full":
-        return None
-    raise RequestError(f"mask: expected 'causal' or 'full', got {mask!r}")
+    if not isinstance(mask, str) or mask not in ("causal", "full"):
+        raise RequestError(f"mask: expected 'causal' or 'full', got {mask!r}")
+    return causal_mask(T, S) if mask == "causal" else None
