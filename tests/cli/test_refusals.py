@@ -61,7 +61,7 @@ def test_a_width_that_the_heads_do_not_divide_is_refused_with_those_that_fit(ref
     [
         ("[modle]\nwidth = 8", "a.toml: unknown section 'modle'; did you mean 'model'?"),
         ("[model]\nwidht = 8", "a.toml: unknown setting 'model.widht'; did you mean 'model.width'?"),
-        ("width = 8", "a.toml: unknown section 'width'"),
+        ("width = 8", "a.toml: 'width' stands outside a section"),
         ("model = 8", "a.toml: 'model' is a section; write [model] and its fields below it"),
         ("[model]\nwidth = 'wide'", "file a.toml: model.width: expected a whole number, got 'wide'"),
         ("[train]\nsteps = true", "file a.toml: train.steps: expected a whole number, got True"),

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import reference_numpy
-from small_models import SMALL, random_batch, random_ids, random_parameters
+from small_models import ARCHITECTURES, random_batch, random_ids, random_parameters
 
 import jaxgpt
 
-CONFIG = SMALL.replace(layers=1)
+CONFIG = ARCHITECTURES["no biases, no positions"].replace(layers=1)  # few parameters: quick to compile
 PARAMS, IDS, BATCH = random_parameters(CONFIG), random_ids(CONFIG), random_batch(CONFIG)
 RNG = np.random.default_rng(0)
 QKV = RNG.standard_normal((3, 4, 2, 5, 3, 4)).astype(np.float32)  # q, k, v, each a stack of 4
@@ -32,7 +32,7 @@ def test_jit_takes_the_config_as_an_argument_or_as_a_static_one():
 
 
 def test_vmap_over_a_batch_of_keys_is_init_of_each():
-    config = CONFIG.replace(position="none", ffn_width=12)
+    config = CONFIG.replace(ffn_width=12)
     keys = jax.random.split(jax.random.key(0), 2)
     trees = jax.jit(jax.vmap(lambda key: jaxgpt.init(config, key=key)))(keys)
     close(jax.tree.map(lambda leaf: leaf[1], trees), jaxgpt.init(config, key=keys[1]), 1e-6)

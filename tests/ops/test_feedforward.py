@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import reference_numpy
 
-from jaxgpt.ops.feedforward import feed_forward, gelu
-from jaxgpt.ops.linear import linear
+from jaxgpt.ops import feedforward
+from jaxgpt.ops.linear import linear as eager_linear
 
+gelu = jax.jit(feedforward.gelu, static_argnums=1)
+feed_forward = jax.jit(feedforward.feed_forward, static_argnames="gelu_kind")
+linear = jax.jit(eager_linear, static_argnames="contract")
 LINE = np.concatenate([np.linspace(-6, 6, 241), [-100.0, -30.0, 30.0, 100.0]])
 
 
@@ -27,7 +30,7 @@ def test_the_two_gelus_differ_by_less_than_a_thousandth_but_do_differ():
 def test_the_slope_of_gelu_is_the_slope_of_its_formula(kind):
     x, h = np.linspace(-4, 4, 41), 1e-5
     slope = (reference_numpy.gelu(x + h, kind) - reference_numpy.gelu(x - h, kind)) / (2 * h)
-    got = jax.vmap(jax.grad(lambda x: gelu(x, kind)))(x.astype(np.float32))
+    got = jax.jit(jax.vmap(jax.grad(lambda x: gelu(x, kind))))(x.astype(np.float32))
     np.testing.assert_allclose(got, slope, atol=2e-6)
 
 
@@ -44,7 +47,7 @@ def test_the_feed_forward_network_is_its_formula(kind, bias):
         params = {name: {"kernel": entry["kernel"]} for name, entry in params.items()}
     hidden = reference_numpy.gelu(x @ params["up"]["kernel"] + params["up"].get("bias", 0), kind)
     wanted = hidden @ params["down"]["kernel"] + params["down"].get("bias", 0)
-    params32 = jax.tree.map(lambda p: jnp.asarray(p, jnp.float32), params)
+    params32 = jax.tree.map(lambda p: p.astype(np.float32), params)
     assert reference_numpy.relative_error(feed_forward(x, params32, gelu_kind=kind), wanted) < 1e-6
 
 
@@ -52,7 +55,7 @@ def test_a_tap_sees_the_hidden_features_before_and_after_gelu():
     params = {"up": {"kernel": jnp.eye(2)}, "down": {"kernel": jnp.eye(2)}}
     seen = {}
     x = jnp.array([[[1.0, -1.0]]])
-    feed_forward(x, params, tap=lambda name, value: seen.setdefault(name, value))
+    feedforward.feed_forward(x, params, tap=lambda name, value: seen.setdefault(name, value))
     assert list(seen) == ["pre", "hidden"]
     np.testing.assert_array_equal(seen["pre"], x)
     np.testing.assert_array_equal(seen["hidden"], gelu(x))
