@@ -16,6 +16,7 @@ COMMANDS = [line.split("#")[0].strip() for block in SHELL_BLOCKS for line in blo
 SHORT = ["--train.steps", "3", "--train.eval_batches", "1"]  # the same command, fewer steps
 
 
+@pytest.mark.ci
 def test_the_python_example_runs():
     (code,) = re.findall(r"<!-- python example -->\n```python\n(.*?)```", README, re.S)
     names = {}
@@ -41,6 +42,7 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("jaxgpt ")])
 def test_a_command_runs_as_it_stands(command, folder):
     arguments = shlex.split(command)[1:]

@@ -32,6 +32,10 @@ class Clock:
             self._seconds[name] = self.seconds(name)
             del self._started[name]
 
+    def add(self, name: str, seconds: float) -> None:
+        """Add seconds that were measured elsewhere."""
+        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
     def seconds(self, name: str) -> float:
         """Return the seconds added up under `name`, those of a block that is still running included."""
         running = time.perf_counter() - self._started[name] if name in self._started else 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import time
 from collections.abc import Iterator
 
 import jax
@@ -79,23 +80,22 @@ class Trainer:
         """
         start = int(self.state.step)
         with self._batches.stream(start) as stream:
-            batch = self._load(stream)
+            with self.clock.measure("waiting for data"):
+                batch = self._programs.place_batch(next(stream))
             for done in range(start + 1, self.end + 1):
                 batch = self._train_one(batch, stream, done)
                 self._between_steps(done)
                 if request.signal_number is not None:
                     self._stop(done, request.signal_number)
 
-    def _load(self, stream: Iterator) -> dict[str, jax.Array]:
-        with self.clock.measure("loading"):
-            batch = next(stream)
-        return self._programs.place_batch(batch)
-
     def _train_one(self, batch: dict[str, jax.Array], stream: Iterator, done: int) -> dict[str, jax.Array]:
         """Start a step on `batch`; while it runs, load the next batch and report the step before."""
         with self.clock.measure("training"):
             self.state, metrics = self._programs.train_step(self.state, batch)
-            following = self._load(stream)
+            start = time.perf_counter()
+            following = self._programs.place_batch(next(stream))
+            if metrics["loss"].is_ready():  # the devices finished first, so they waited for at most this long
+                self.clock.add("waiting for data", time.perf_counter() - start)
             self._settle()
             self._pending = (done, metrics)
         return following

@@ -60,7 +60,7 @@ def footer(console: Console, trainer: Trainer, compile_seconds: float) -> None:
     training = clock.seconds("training")
     console.say(
         f"{trainer.tokens_per_second:,.0f} tokens/s over {trainer.steps_done} steps in {training:.1f} s "
-        f"(waiting for data {clock.seconds('loading') / training:.2%}), compiling {compile_seconds:.1f} s, "
+        f"(waiting for data {clock.seconds('waiting for data') / training:.2%}), compiling {compile_seconds:.1f} s, "
         f"evaluating {clock.seconds('evaluating'):.1f} s, saving {clock.seconds('saving'):.1f} s, "
         f"peak memory {peak_memory()}"
     )

@@ -101,6 +101,7 @@ def seconds(*command):
     return time.perf_counter() - start
 
 
+@pytest.mark.ci  # times are compared: nothing may run beside it
 def test_help_and_an_option_error_are_answered_in_half_the_time_of_importing_jax():
     commands = ([sys.executable, "-c", "import jax"], [*PROGRAM, "--help"], [*PROGRAM, "train", "--train.stpes", "3"])
     rounds = [[seconds(*command) for command in commands] for _ in range(5)]

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.ci  # a minute of compilation
+
 CHILD = Path(__file__).with_name("devices_child.py")
 
 

@@ -7,6 +7,8 @@ import time
 import pytest
 from program import run_program
 
+pytestmark = pytest.mark.ci  # its time is measured: nothing may run beside it
+
 SECONDS = 60  # on two otherwise idle cores
 
 

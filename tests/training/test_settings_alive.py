@@ -8,6 +8,8 @@ from jaxgpt.config import RequestError, RunConfig
 from jaxgpt.runs.metrics import read_metrics
 from jaxgpt.training.run import train
 
+pytestmark = pytest.mark.ci  # two minutes of compilation
+
 SHORT = {"train.steps": 4, "train.eval_every": 2, "train.save_every": 1, "train.sample_tokens": 0}
 
 # setting -> (another value, where the difference shows)
