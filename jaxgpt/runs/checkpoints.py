@@ -117,6 +117,11 @@ class CheckpointStore:
         names = [entry.name for entry in self._directory.iterdir() if entry.is_dir()]
         return sorted(int(name) for name in names if name.isdecimal())
 
+    def damaged(self) -> list[str]:
+        """Return the names of the checkpoints that were moved aside."""
+        folder = self._damaged_folder
+        return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+
     def restore(
         self, templates: Mapping[str, PyTree], *, warn: Callable[[str], Any], step: int | None = None
     ) -> Restored:
@@ -235,9 +240,13 @@ class CheckpointStore:
             message += f"; it was moved to {self._move_aside(step)}"
         warn(message)
 
+    @property
+    def _damaged_folder(self) -> Path:
+        return self._directory.parent / "damaged"
+
     def _move_aside(self, step: int) -> Path:
         """Move a checkpoint to the sibling folder `damaged`; its place is then free for a new save."""
-        folder = self._directory.parent / "damaged"
+        folder = self._damaged_folder
         folder.mkdir(exist_ok=True)
         target, number = folder / str(step), 2
         while target.exists():

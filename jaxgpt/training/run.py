@@ -66,6 +66,7 @@ def train(
     ):
         state = starting_state(material, mesh, store, _warner(console))
         if existing:
+            run.manifest.write(run.path)
             log.cut_back(int(state.step))
             _announce_resume(console, run, int(state.step), changes)
         else:
