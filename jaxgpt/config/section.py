@@ -31,7 +31,8 @@ def _hints(cls: type) -> dict[str, Any]:
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
     """`int | None` -> (int, NoneType); anything else -> (itself,)."""
-    return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    is_union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union  # Literal[...] | None
+    return typing.get_args(hint) if is_union else (hint,)
 
 
 def describe_type(hint: Any) -> str:
@@ -116,7 +117,7 @@ class Section:
         try:
             value = _convert(value, hint)
         except (TypeError, OverflowError):  # a whole number too large for a float overflows
-            choices = [choice for choice in typing.get_args(hint) if isinstance(choice, str)]
+            choices = [c for part in _alternatives(hint) for c in typing.get_args(part) if isinstance(c, str)]
             close = nearest(value, choices) if isinstance(value, str) else ""
             message = f"{name}: expected {describe_type(hint)}, got {value!r}{close}"
             raise RequestError(message) from None

@@ -51,7 +51,7 @@ def lesson_parameters() -> Params:
         [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
     """
     config = lesson_config()
-    C, H, D, F = config.width, config.heads, config.head_size, config.hidden_width
+    C, H, D, F = config.width, config.heads, config.head_width, config.hidden_width
     select = {"kernel": np.eye(C).reshape(C, H, D)}
     params = {
         "token_embedding": TOKEN_EMBEDDING_VC,

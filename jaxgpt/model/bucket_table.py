@@ -17,19 +17,26 @@ def bucket_lines(config: ModelConfig) -> list[str]:
     count = count_parameters(config)
     sizes = (
         f"V = {config.vocab_size:,}  T = {config.context_length:,}  C = {config.width:,}  H = {config.heads}  "
-        f"D = {config.head_size}  F = {config.hidden_width:,}  L = {config.layers}"
+        f"{_key_heads(config)}D = {config.head_width}  F = {config.hidden_width:,}  L = {config.layers}"
     )
-    lines = [sizes, "", _row("bucket", "formula", "per block", "total", "share")]
+    rows = [("bucket", "formula", "per block", "total", "share")]
     for bucket in count.buckets:
         per_block = "" if bucket.per_block is None else f"{bucket.per_block:,}"
         share = f"{bucket.total / count.total:.1%}".replace("%", " %")
-        name = bucket.name.replace("blocks/", f"{config.layers} x ")
-        lines.append(_row(name, bucket.formula, per_block, f"{bucket.total:,}", share))
-    return [*lines, _row("total", "", "", f"{count.total:,}", "100.0 %")]
+        name = bucket.name.replace("blocks/", f"{bucket.blocks} x ")
+        rows.append((name, bucket.formula, per_block, f"{bucket.total:,}", share))
+    rows.append(("total", "", "", f"{count.total:,}", "100.0 %"))
+    return [sizes, "", *_aligned(rows)]
 
 
-def _row(name: str, formula: str, per_block: str, total: str, share: str) -> str:
-    return f"{name:<19}{formula:<22}{per_block:>10}{total:>15}{share:>10}".rstrip()
+def _key_heads(config: ModelConfig) -> str:
+    return "" if config.key_value_heads == config.heads else f"K = {config.key_value_heads}  "
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """Names and formulas to the left, numbers to the right, in columns at least as wide as GPT-2's."""
+    names, formulas = (max(least, *(len(row[i]) + 2 for row in rows)) for i, least in ((0, 19), (1, 22)))
+    return [f"{a:<{names}}{b:<{formulas}}{c:>10}{d:>15}{e:>10}".rstrip() for a, b, c, d, e in rows]
 
 
 def quoted_lines(config: ModelConfig) -> list[str]:

@@ -19,12 +19,14 @@ class Bucket(NamedTuple):
         name: Where they live in the tree; `blocks` stands for every block.
         formula: Their number in the dimensions' letters, for one block where they are repeated.
         per_block: That number, or None for a bucket outside the blocks.
+        blocks: How many blocks have them, or None.
         total: Their number in the whole model.
     """
 
     name: str
     formula: str
     per_block: int | None
+    blocks: int | None
     total: int
 
 
@@ -35,16 +37,21 @@ class ParameterCount(NamedTuple):
     total: int
 
 
+_BLOCK = re.compile(r"blocks_(\d+)/(\w+)")
+
+
 def _bucket_name(path: str) -> str:
     """`blocks_3/attention/q/kernel` -> `blocks/attention`; `final_norm/scale` -> `final_norm`."""
-    parts = path.split("/")
-    return f"blocks/{parts[1]}" if parts[0].startswith("blocks_") else parts[0]
+    *stack, name = path.split("/")[:2] if path.startswith("encoder/") else path.split("/")[:1]
+    block = _BLOCK.search(path)
+    return "/".join([*stack, f"blocks/{block[2]}" if block else name])
 
 
-def _formula(specs: Iterable[ParamSpec]) -> str:
+def _formula(config: ModelConfig, specs: Iterable[ParamSpec]) -> str:
     """Write the sizes as a sum of products of the axes' letters, equal products gathered."""
-    products = Counter("·".join(sorted(spec.axes)) for spec in specs)
-    return " + ".join(f"{n}·{letters}" if n > 1 else letters for letters, n in products.items())
+    letters = {"K": "H"} if config.key_value_heads == config.heads else {}
+    products = Counter("·".join(sorted(letters.get(axis, axis) for axis in spec.axes)) for spec in specs)
+    return " + ".join(f"{n}·{product}" if n > 1 else product for product, n in products.items())
 
 
 def count_parameters(config: ModelConfig) -> ParameterCount:
@@ -57,16 +64,17 @@ def count_parameters(config: ModelConfig) -> ParameterCount:
     grouped: dict[str, list[tuple[str, ParamSpec]]] = {}
     for path, spec in walk(parameter_specs(config)):
         grouped.setdefault(_bucket_name(path), []).append((path, spec))
-    buckets = tuple(_bucket(name, members, config.layers) for name, members in grouped.items())
+    buckets = tuple(_bucket(config, name, members) for name, members in grouped.items())
     return ParameterCount(buckets, sum(bucket.total for bucket in buckets))
 
 
-def _bucket(name: str, members: list[tuple[str, ParamSpec]], layers: int) -> Bucket:
+def _bucket(config: ModelConfig, name: str, members: list[tuple[str, ParamSpec]]) -> Bucket:
     total = sum(spec.size for _, spec in members)
-    if not name.startswith("blocks/"):
-        return Bucket(name, _formula(spec for _, spec in members), None, total)
-    first = [spec for path, spec in members if re.match(r"blocks_0/", path)]
-    return Bucket(name, _formula(first), total // layers, total)
+    numbers = {found[1] for path, _ in members if (found := _BLOCK.search(path))}
+    if not numbers:
+        return Bucket(name, _formula(config, (spec for _, spec in members)), None, None, total)
+    first = [spec for path, spec in members if "blocks_0/" in path]
+    return Bucket(name, _formula(config, first), total // len(numbers), len(numbers), total)
 
 
 class QuotedNumber(NamedTuple):
@@ -81,8 +89,8 @@ def _decayed(config: ModelConfig) -> int:
 
 
 def _outside_tables(config: ModelConfig) -> int:
-    tables = {"token_embedding", "position_embedding", "lm_head"}
-    return sum(bucket.total for bucket in count_parameters(config).buckets if bucket.name not in tables)
+    tables = ("token_embedding", "position_embedding", "lm_head")
+    return sum(bucket.total for bucket in count_parameters(config).buckets if not bucket.name.endswith(tables))
 
 
 def _in_blocks(config: ModelConfig) -> int:
@@ -103,7 +111,7 @@ def quoted_numbers(config: ModelConfig) -> tuple[QuotedNumber, ...]:
     no_biases = config.replace(
         attention_bias=False, attention_out_bias=False, ffn_bias=False, norm_bias=False, head_bias=False
     )
-    no_position = config.replace(position="none")
+    no_position = config.replace(position="none") if config.position == "learned" else config
     mask = f"{config.context_length} x {config.context_length}"
     mask_buffers = config.layers * config.context_length**2
     numbers = (

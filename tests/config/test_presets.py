@@ -44,7 +44,7 @@ def test_gpt2_presets_have_the_published_sizes(name, layers, heads, width):
     config = ModelConfig.preset(name)
     assert (config.layers, config.heads, config.width) == (layers, heads, width)
     assert (config.vocab_size, config.context_length, config.gelu) == (50257, 1024, "tanh")
-    assert config.head_size == 64
+    assert config.head_width == 64
     assert config.tied_head
 
 
@@ -63,7 +63,7 @@ def test_a_preset_takes_changes_and_refuses_unknown_ones():
 
 def test_derived_sizes_follow_the_fields():
     config = ModelConfig(width=12, heads=3)
-    assert (config.head_size, config.hidden_width, config.has_dropout) == (4, 48, False)
+    assert (config.head_width, config.hidden_width, config.has_dropout) == (4, 48, False)
     assert config.replace(ffn_width=5).hidden_width == 5
     for name in ("embedding_dropout", "attention_dropout", "residual_dropout"):
         assert config.replace(**{name: 0.1}).has_dropout
