@@ -28,8 +28,8 @@ def fill(
 ) -> list[list[int]]:
     """Return the rows with every masked token replaced by what the encoder finds there.
 
-    Each token is chosen on its own, as the masked-token objective trains it (Devlin et al. 2018, arXiv 1810.04805), and
-    is never the mask token itself.
+    Each token is chosen on its own, as the masked-token objective trains it, and is never the mask token itself
+    (Devlin et al. 2018, arXiv 1810.04805).
 
     Args:
         config: An architecture of family encoder.
