@@ -34,7 +34,7 @@ class StridedWindows:
     def __init__(self, token_ids_N: np.ndarray, *, context_length: int, stride: int, name: str = "the text") -> None:
         if not 1 <= stride <= context_length:
             raise RequestError(
-                f"stride: expected 1 to {context_length}, the context, got {stride}; a longer one would leave tokens out"
+                f"stride: expected 1 to {context_length}, the context, got {stride}; a longer one would skip tokens"
             )
         self._windows = Windows(token_ids_N, context_length=context_length, name=name)
         self._context_length, self._stride = context_length, stride
