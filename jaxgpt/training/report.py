@@ -23,10 +23,10 @@ def describe(console: Console, material: Material, mesh: jax.sharding.Mesh) -> N
     windows, left_over = count_evaluation_windows(len(material.validation_ids_N), length)
     rows = config.train.batch_size // micro_batches // mesh.size
     console.model(config)
-    console.say(f"data: {corpus.source}, {len(corpus.text):,} characters, {config.model.vocab_size} distinct")
+    console.say(f"data: {corpus.source}, {len(corpus.text):,} characters, {config.model.vocab_size:,} token ids")
     console.say(
         f"  training on the first {len(material.train_ids_N):,}, validating on the last "
-        f"{len(material.validation_ids_N):,}: {windows:,} whole windows of {length}, {left_over} characters left over"
+        f"{len(material.validation_ids_N):,}: {windows:,} whole windows of {length}, {left_over} tokens left over"
     )
     console.say(
         f"devices: {mesh.size} x {mesh.devices.flat[0].platform}, {rows} sequences on each; "

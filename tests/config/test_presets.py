@@ -46,6 +46,7 @@ def test_gpt2_presets_have_the_published_sizes(name, layers, heads, width):
     assert (config.vocab_size, config.context_length, config.gelu) == (50257, 1024, "tanh")
     assert config.head_width == 64
     assert config.tied_head
+    assert load_preset(name).data.tokenizer == "gpt2"
 
 
 def test_an_unknown_preset_is_refused_with_the_nearest_and_the_list():
