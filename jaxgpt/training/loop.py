@@ -162,9 +162,7 @@ class Trainer:
         if done == self._saved_step:
             return
         with self.clock.measure("saving"):
-            items = {"params": self.state.params, "optimizer": self.state.opt_state}
-            loss = self.evaluation.validation.loss if self.evaluation else None
-            self._store.save(done, items, info={"validation_loss": loss})
+            self._store.save(done, {"params": self.state.params, "optimizer": self.state.opt_state})
         self._saved_step = done
 
     def _stop(self, done: int, signal_number: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from jaxgpt.config import ModelConfig, RequestError, RunConfig, WorkError, flatten
+from jaxgpt.config import ModelConfig, RequestError, RunConfig, flatten
 from jaxgpt.data.batches import TrainingBatches, count_windows, evaluation_batches
 from jaxgpt.data.corpus import Corpus, check_same_corpus, load_corpus, split_by_position
 from jaxgpt.data.tokenizer import Tokenizer, make_tokenizer, tokenizer_from_json
@@ -221,11 +221,6 @@ def starting_state(material: Material, mesh: Mesh, store: CheckpointStore, warn:
     params = material.start or init(config.model, key=jax.random.key(config.train.seed))
     state = place(initial_state(params, optimizer), replicated(mesh))
     if not store.steps():
-        if store.damaged():
-            raise WorkError(
-                f"no usable checkpoint is left, the damaged ones ({', '.join(store.damaged())}) were moved aside; "
-                "put a good copy back, or start the run again in a new folder"
-            )
         return state
     restored = store.restore({"params": state.params, "optimizer": state.opt_state}, warn=warn)
     scalars = place((np.int32(restored.step), np.int32(NO_BAD_STEP)), replicated(mesh))
