@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 
 from .errors import RequestError
 from .model import ModelConfig
@@ -83,6 +84,11 @@ class TrainConfig(Section):
     sample_tokens: int = option(200, "Tokens of the sample printed at the end; 0 prints none.", at_least=0)
     init_from: str | None = option(None, "A run directory whose parameters training starts from.")
 
+    @property
+    def end(self) -> int:
+        """The step at which training stops for now: `stop_after`, or the schedule's end."""
+        return self.stop_after or self.steps
+
     def check(self) -> None:
         if self.batch_size % self.accumulate:
             raise RequestError(
@@ -131,6 +137,27 @@ class RunConfig:
                 f"mesh.data {self.mesh.data} does not divide the {micro_batch} sequences of a micro-batch; "
                 "use a divisor, or 0 to let it be chosen"
             )
+
+    @classmethod
+    def preset(cls, name: str, settings: Mapping[str, Any] | None = None) -> Self:
+        """Return a preset as a whole run, with flat settings laid over it.
+
+        Args:
+            name: One of those that `jaxgpt train --preset` takes.
+            settings: `{"section.field": value}`.
+
+        Raises:
+            RequestError: an unknown preset or setting (with the nearest), or a value that is refused.
+
+        Example:
+            >>> run = RunConfig.preset("char-cpu", {"data.path": "input.txt", "train.steps": 200})
+            >>> run.model.width, run.data.path, run.train.steps
+            (128, 'input.txt', 200)
+        """
+        from .compose import apply_settings
+        from .presets import load_preset
+
+        return apply_settings(load_preset(name), settings or {}, "RunConfig.preset")
 
     @classmethod
     def sections(cls) -> dict[str, type[Section]]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+
 import jax
 
 from jaxgpt.data.batches import count_evaluation_windows
 from jaxgpt.generation.generate import generate
+from jaxgpt.ops.keys import random_key
 from jaxgpt.runs.directory import RunDirectory
 
 from .console import Console, peak_memory
 from .loop import Trainer, continue_command
-from .setup import Material
+from .material import Material
 from .step import TrainState
 
 _TEMPERATURE = 0.8  # of the sample
@@ -42,11 +45,11 @@ def show_sample(console: Console, material: Material, state: TrainState) -> None
     prompt = material.validation_ids_N[:1].tolist()  # any one token would do; this one the tokenizer knows
     result = generate(
         config.model,
-        jax.device_get(state.params),
+        jax.device_put(state.params, jax.devices()[0]),  # once, not with each token
         [prompt],
         max_new_tokens=config.train.sample_tokens,
         temperature=_TEMPERATURE,
-        key=jax.random.key(config.train.seed),
+        key=random_key(config.train.seed),
         context_policy="crop",
         execution=config.execution,
     )
@@ -66,12 +69,21 @@ def footer(console: Console, trainer: Trainer, compile_seconds: float) -> None:
     )
 
 
-def next_commands(console: Console, run: RunDirectory, state: TrainState) -> None:
+def next_commands(console: Console, run: RunDirectory, material: Material, state: TrainState) -> None:
     """Print where the run lies and the commands that go on from here."""
     step, steps = int(state.step), run.manifest.config.train.steps
-    console.say(f"the run lies in {run.path}; sample from it with: jaxgpt generate {run.path} --prompt ...")
+    sample = shlex.join(["jaxgpt", "generate", str(run.path), f"--prompt={_known_word(material)}"])
+    console.say(f"the run lies in {run.path}; sample from it with:\n  {sample}")
     if step < steps:
         console.say(f"paused at step {step} of {steps}; continue with:\n  {continue_command(run)}")
     else:
         longer = continue_command(run, "--train.steps", str(2 * steps))
         console.say(f"done; continue for longer with:\n  {longer}")
+
+
+def _known_word(material: Material) -> str:
+    """Return a word of the held-out text that leaves room in the context; without words, its first token."""
+    ids_N, length = material.validation_ids_N, material.config.model.context_length
+    words = material.tokenizer.decode(ids_N[:1000]).split()
+    fitting = (word for word in words if len(material.tokenizer.encode(word)) < length)
+    return next(fitting, material.tokenizer.decode(ids_N[:1]))
