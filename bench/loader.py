@@ -78,7 +78,9 @@ def main() -> None:
     record = {
         "command": f"python bench/loader.py --preset {options.preset} --vocab-size {options.vocab_size}",
         "milliseconds_per_step": {
-            name: dict(zip(("p10", "median", "p90"), np.percentile(times, (10, 50, 90)).round(2).tolist(), strict=True))
+            name: dict(
+                zip(("p10", "median", "p90"), np.percentile(times, (10, 50, 90)).round(2).tolist(), strict=True)
+            )
             for name, times in milliseconds.items()
         },
         "cost_of_loading": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -54,18 +55,25 @@ def main(arguments: list[str] | None = None) -> int:
     debug = "--debug" in arguments
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character shows its code
+    with contextlib.ExitStack() as at_end:
+        at_end.callback(_flush)
+        try:
+            return run([argument for argument in arguments if argument != "--debug"])
+        except JaxgptError as error:
+            if debug:
+                traceback.print_exc()
+            print(f"jaxgpt: {error}", file=sys.stderr)
+            return error.exit_code
+        except KeyboardInterrupt:
+            print("jaxgpt: interrupted", file=sys.stderr)
+            return 130
+        except BrokenPipeError:
+            return 0
+
+
+def _flush() -> None:
+    """Write out what was printed; where the reader has left, drop it, or Python would fail once more at exit."""
     try:
-        code = run([argument for argument in arguments if argument != "--debug"])
-        sys.stdout.flush()  # now, while a reader that left can still be answered
-        return code
-    except JaxgptError as error:
-        if debug:
-            traceback.print_exc()
-        print(f"jaxgpt: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("jaxgpt: interrupted", file=sys.stderr)
-        return 130
+        sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would fail once more at exit
-        return 0
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxgpt.config import RequestError
+from jaxgpt.config import RequestError, blamed_on, warn
 
 from .parser import Parser, number, seed, whole_number
 
@@ -20,12 +20,11 @@ def main(arguments: list[str]) -> int:
     """Run the sub-command."""
     options = _parse(arguments)
 
-    import jax
-
     from jaxgpt.generation.generate import generate
+    from jaxgpt.ops.keys import random_key
     from jaxgpt.runs.saved import load_run
 
-    config, params, tokenizer, step = load_run(Path(options.run), _warn)
+    config, params, tokenizer, step = load_run(Path(options.run), warn)
     if tokenizer is None:
         raise RequestError(f"{options.run} holds no tokenizer; use jaxgpt.generate with ids from Python")
     prompts = _encode(options, tokenizer)
@@ -38,7 +37,7 @@ def main(arguments: list[str]) -> int:
         temperature=options.temperature,
         top_k=options.top_k,
         top_p=options.top_p,
-        key=jax.random.key(options.seed),
+        key=random_key(options.seed),
         context_policy=options.context_policy,
         execution=config.execution,
     )
@@ -73,18 +72,19 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse(arguments)
 
 
-def _warn(message: str) -> None:
-    print(f"jaxgpt: warning: {message}", file=sys.stderr)
-
-
 def _encode(options: argparse.Namespace, tokenizer: Tokenizer) -> list[list[int]]:
     """Return the prompts' ids; the default prompt is only for models that know a line break."""
     if options.prompt is not None:
-        return [tokenizer.encode(prompt).tolist() for prompt in options.prompt]
+        return [_encode_prompt(prompt, tokenizer) for prompt in options.prompt]
     try:
         return [tokenizer.encode("\n").tolist()]
     except RequestError:
         raise RequestError("this model knows no line break to start from; give a --prompt") from None
+
+
+def _encode_prompt(prompt: str, tokenizer: Tokenizer) -> list[int]:
+    with blamed_on(f"--prompt {shlex.quote(prompt)}"):
+        return tokenizer.encode(prompt).tolist()
 
 
 def _room(context_length: int, prompts: list[list[int]]) -> int:

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from jaxgpt.config import RequestError, RunConfig, apply_settings, compose, flatten
+from jaxgpt.config import RequestError, RunConfig, apply_settings, blamed_on, compose, flatten
 
 from .parser import Parser
 from .settings import Layers, add_setting_options, add_source_options, given_settings, source_layers
@@ -74,10 +74,12 @@ def _requested(options: argparse.Namespace, out: Path | None) -> tuple[RunConfig
 
 
 def _stored_config(out: Path | None) -> RunConfig | None:
-    if out is None or not (out / "manifest.json").is_file():
+    if out is None:
         return None
-    from jaxgpt.runs.directory import RunDirectory
+    from jaxgpt.runs.directory import RunDirectory, is_run
 
+    if not is_run(out):
+        return None
     config = RunDirectory.open(out).manifest.config
     return dataclasses.replace(config, train=config.train.replace(stop_after=None))  # a pause is not for ever
 
@@ -89,7 +91,8 @@ def _new_run_layers(options: argparse.Namespace, given: dict[str, Any]) -> Layer
     if isinstance(source, str):
         from jaxgpt.runs.directory import RunDirectory
 
-        stored = flatten(RunDirectory.open(Path(source)).manifest.config)
+        with blamed_on("train.init_from"):
+            stored = flatten(RunDirectory.open(Path(source)).manifest.config)
         model = {name: value for name, value in stored.items() if name.startswith("model.")}
         layers.insert(len(layers) - (options.config is not None), (f"run {source}", model))
     return layers

@@ -6,14 +6,15 @@ import codecs
 import dataclasses
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from jaxgpt.config import RequestError
 
 BUILT_IN = "built-in corpus"
+Sliceable = TypeVar("Sliceable", str, list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Corpus:
         return {"source": self.source, "characters": len(self.text), "sha256": self.sha256}
 
 
-def load_corpus(path: str | None, name: str = "data.path") -> Corpus:
-    """Return the corpus in a file, or the built-in one.
+def load_corpus(path: str | None, name: str = "data.path", *, built_in: Callable[[], Corpus] | None = None) -> Corpus:
+    """Return the corpus in a file, or a built-in one.
 
     Nothing is stripped, translated or replaced: a file's characters are its UTF-8 bytes decoded, newlines
     included.
@@ -50,6 +51,7 @@ def load_corpus(path: str | None, name: str = "data.path") -> Corpus:
         path: a UTF-8 text file; None is the text of Python's own manual (the `pydoc_data` module), which is
             there offline and differs a little between Python versions.
         name: the option that gave the path, in the words that begin a message.
+        built_in: makes another built-in corpus than the manual.
 
     Raises:
         RequestError: the file cannot be read, is empty, begins with a byte order mark or is not UTF-8.
@@ -59,11 +61,11 @@ def load_corpus(path: str | None, name: str = "data.path") -> Corpus:
         >>> len(corpus.text) > 100_000
         True
     """
-    return _built_in_corpus() if path is None else _file_corpus(path, name)
+    return (built_in or manual_corpus)() if path is None else _file_corpus(path, name)
 
 
-def _built_in_corpus() -> Corpus:
-    """Join the manual's topics, sorted, so that the order of the module's dict does not matter."""
+def manual_corpus() -> Corpus:
+    """Return the text of Python's manual: its topics joined, sorted, whatever the order of the module's dict."""
     try:
         from pydoc_data.topics import topics  # here: it is large, and most runs bring their own text
     except ImportError:
@@ -135,15 +137,15 @@ def check_same_corpus(recorded: Mapping[str, Any], corpus: Corpus) -> None:
     )
 
 
-def split_by_position(text: str, validation_fraction: float) -> tuple[str, str]:
-    """Return the first int(N x (1 - fraction)) of N characters for training and the rest for validation.
+def split_by_position(text: Sliceable, validation_fraction: float) -> tuple[Sliceable, Sliceable]:
+    """Return the first int(N x (1 - fraction)) of N characters (or pairs) for training, the rest for validation.
 
     The text is cut, not its ids, so that the two parts are the same whatever the tokenizer.
 
     The fraction counts as it is written: 0.8 of 5 characters leaves 1, though 5 x (1 - 0.8) is 0.99... in floats.
 
     Args:
-        text: the whole text.
+        text: the whole text, or a list of pairs.
         validation_fraction: share kept for validation, between 0 and 1.
 
     Example:

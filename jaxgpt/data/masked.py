@@ -22,7 +22,7 @@ class MaskedWindows:
         token_ids_N: the split's ids, int32 [N].
         context_length: window length T.
         mask_id: the mask token's id.
-        ordinary_ids: number of ids, from 0 on, among which a random one is drawn (those of text).
+        ordinary_ids_U: the ids among which a random one is drawn, those of text, int32 [U].
         rate: share of the positions that are chosen.
         name: what the tokens are, in the words that begin a message.
 
@@ -31,7 +31,7 @@ class MaskedWindows:
 
     Example:
         >>> ids = np.zeros(100, np.int32)
-        >>> windows = MaskedWindows(ids, context_length=50, mask_id=9, ordinary_ids=9, rate=0.5)
+        >>> windows = MaskedWindows(ids, context_length=50, mask_id=9, ordinary_ids_U=np.arange(9), rate=0.5)
         >>> batch = windows.batch(np.array([3]), seed=0, draws_B=np.array([0]))
         >>> windows.count, bool((batch["weights_BT"][batch["token_ids_BT"] == 9] == 1).all())
         (51, True)
@@ -43,7 +43,7 @@ class MaskedWindows:
         *,
         context_length: int,
         mask_id: int,
-        ordinary_ids: int,
+        ordinary_ids_U: np.ndarray,
         rate: float,
         name: str = "the training split",
     ) -> None:
@@ -55,7 +55,7 @@ class MaskedWindows:
                 f"many; set model.context_length to at most {len(token_ids_N)}, or give more text"
             )
         self._rows_NT = sliding_window_view(token_ids_N, context_length)  # a view: costs no memory
-        self._mask_id, self._ordinary_ids, self._rate = mask_id, ordinary_ids, rate
+        self._mask_id, self._ordinary_ids_U, self._rate = mask_id, ordinary_ids_U, rate
 
     @property
     def count(self) -> int:
@@ -79,7 +79,7 @@ class MaskedWindows:
         """Return a row with its chosen positions changed, and 1 at those positions."""
         rng = np.random.Generator(np.random.Philox(key=[seed, int(draw)]))
         chosen_T, fate_T = rng.random((2, len(row_T)))
-        random_T = rng.integers(0, self._ordinary_ids, len(row_T), dtype=np.int32)
+        random_T = rng.choice(self._ordinary_ids_U, len(row_T))
         new_T = np.where(fate_T < _MASKED, self._mask_id, np.where(fate_T < _MASKED + _RANDOM, random_T, row_T))
         is_chosen_T = chosen_T < self._rate
         return np.where(is_chosen_T, new_T, row_T).astype(np.int32), is_chosen_T.astype(np.float32)

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxgpt.config import RequestError
 
+from .corpus import Corpus
 from .examples import Batch
 from .tokenizer import Tokenizer
 
@@ -50,32 +51,39 @@ def _parse_line(line: str, number: int, name: str) -> Pair:
     return Pair(*parts)
 
 
-def encode_pairs(pairs: Sequence[Pair], tokenizer: Tokenizer, *, context_length: int, name: str) -> list[np.ndarray]:
-    """Return the ids of sources and targets alternating, each int32 [N].
+class EncodedPair(NamedTuple):
+    """A source and a target as ids, int32 [N] each."""
+
+    source: np.ndarray
+    target: np.ndarray
+
+
+def encode_pairs(pairs: Sequence[Pair], tokenizer: Tokenizer, *, context_length: int, name: str) -> list[EncodedPair]:
+    """Return the ids of sources and targets.
 
     Raises:
         RequestError: a source longer than the context, or a target that with its end token would be; a character
             that the tokenizer does not know. The line is named.
     """
-    encoded = []
-    for number, pair in enumerate(pairs, 1):
-        for text, room, side in (
-            (pair.source, context_length, "source"),
-            (pair.target, context_length - 1, "target"),
-        ):
-            try:
-                ids_N = tokenizer.encode(text)
-            except RequestError as error:
-                raise RequestError(f"{name}, line {number}, {side}: {error}") from None
-            if len(ids_N) > room:
-                needed = len(ids_N) + context_length - room
-                raise RequestError(
-                    f"{name}, line {number}: the {side} has {len(ids_N)} tokens"
-                    f"{' and its end token' if side == 'target' else ''}, above model.context_length "
-                    f"{context_length}; set it to at least {needed}, or take the line out"
-                )
-            encoded.append(ids_N)
-    return encoded
+    rooms = {"source": context_length, "target": context_length - 1}  # the target's end token takes one place
+
+    def encode(number: int, side: str, text: str) -> np.ndarray:
+        try:
+            ids_N = tokenizer.encode(text)
+        except RequestError as error:
+            raise RequestError(f"{name}, line {number}, {side}: {error}") from None
+        if len(ids_N) > rooms[side]:
+            raise RequestError(
+                f"{name}, line {number}: the {side} has {len(ids_N)} tokens"
+                f"{' and its end token' if side == 'target' else ''}, above model.context_length {context_length}; "
+                f"set it to at least {len(ids_N) + context_length - rooms[side]}, or take the line out"
+            )
+        return ids_N
+
+    return [
+        EncodedPair(encode(number, "source", pair.source), encode(number, "target", pair.target))
+        for number, pair in enumerate(pairs, 1)
+    ]
 
 
 class Pairs:
@@ -89,16 +97,17 @@ class Pairs:
         source_length, target_length: S and T, at least the longest source, and the longest target + 1.
 
     Example:
-        >>> pairs = Pairs([np.array([5, 6]), np.array([7])], bos_id=1, eos_id=2, source_length=3, target_length=2)
+        >>> encoded = [EncodedPair(np.array([5, 6]), np.array([7]))]
+        >>> pairs = Pairs(encoded, bos_id=1, eos_id=2, source_length=3, target_length=2)
         >>> batch = pairs.batch(np.array([0]), seed=0, draws_B=np.array([0]))
         >>> batch["token_ids_BT"].tolist(), batch["target_ids_BT"].tolist(), batch["source_ids_BS"].tolist()
         ([[1, 7]], [[7, 2]], [[5, 6, 0]])
     """
 
     def __init__(
-        self, encoded: Sequence[np.ndarray], *, bos_id: int, eos_id: int, source_length: int, target_length: int
+        self, encoded: Sequence[EncodedPair], *, bos_id: int, eos_id: int, source_length: int, target_length: int
     ) -> None:
-        sources, targets = encoded[::2], encoded[1::2]
+        sources, targets = zip(*encoded, strict=True)
         bos, eos = [bos_id], [eos_id]
         self._source_ids, self._source_mask = _padded(sources, source_length)
         self._token_ids, _ = _padded([np.append(bos, target) for target in targets], target_length)
@@ -152,14 +161,15 @@ _FIRST, _LAST = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
 _STRIDE = 22_511  # coprime to the number of days: visits each once, and every stretch of the order has all years
 
 
-def date_pairs() -> str:
+def date_pairs() -> Corpus:
     """Return the built-in pairs: every date of a century as people write it, and as ISO 8601, in mixed order.
 
     Example:
-        >>> [line.split("\\t") for line in date_pairs().splitlines()[:2]]
+        >>> [line.split("\\t") for line in date_pairs().text.splitlines()[:2]]
         [['1 January 1950', '1950-01-01'], ['August 20, 2011', '2011-08-20']]
     """
-    return "".join(f"{source}\t{target}\n" for source, target in _dates())
+    text = "".join(f"{source}\t{target}\n" for source, target in _dates())
+    return Corpus.of(text, f"built-in pairs (the dates of {_FIRST.year} to {_LAST.year})")
 
 
 def _dates() -> Iterator[Pair]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+import numbers
+from collections.abc import Collection, Mapping, Sequence, Sized
 from typing import Any, Literal
 
 import jax
@@ -66,8 +67,9 @@ def generate(
         `.ids`, lists of lists, prompts included.
 
     Raises:
-        RequestError: no prompt, an empty one, ids outside the vocabulary, a request above the context, sources
-            that are missing or not one per prompt, or a model that is an encoder alone.
+        RequestError: no prompt, an empty one, one that is no list of ids, ids outside the vocabulary, a count that is
+            not a whole number, a request above the context, sources that are missing or not one per prompt, or a
+            model that is an encoder alone.
         WorkError: the logits are not finite.
 
     Example:
@@ -105,10 +107,9 @@ def _checked_prompts(
 ) -> list[list[int]]:
     if policy not in ("stop", "crop"):
         raise RequestError(f"context_policy: expected 'stop' or 'crop', got {policy!r}")
-    if max_new_tokens < 0:
-        raise RequestError(f"max_new_tokens: expected at least 0, got {max_new_tokens}")
-    if len(prompts) == 0:
-        raise RequestError("no prompts: pass at least one list of ids")
+    _check_count(max_new_tokens)
+    if not isinstance(prompts, Sized) or len(prompts) == 0:
+        raise RequestError(f"prompts: expected at least one list of ids, got {prompts!r}; write [[0, 1, 2]]")
     for i, prompt in enumerate(prompts):
         _check_ids(i, prompt, config.vocab_size)
         total = len(prompt) + max_new_tokens
@@ -121,13 +122,24 @@ def _checked_prompts(
     return [[int(token) for token in prompt] for prompt in prompts]
 
 
+def _check_count(max_new_tokens: int) -> None:
+    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, numbers.Integral):
+        raise RequestError(f"max_new_tokens: expected a whole number, got {max_new_tokens!r}; use int(...)")
+    if max_new_tokens < 0:
+        raise RequestError(f"max_new_tokens: expected at least 0, got {max_new_tokens}; 0 appends nothing")
+
+
 def _check_ids(i: int, prompt: Sequence[int], vocab_size: int, what: str = "prompt") -> None:
-    if len(prompt) == 0:
-        raise RequestError(f"{what} {i} is empty; give at least one token{' to continue' * (what == 'prompt')}")
-    ids_T = np.asarray(prompt)
+    try:
+        ids_T = np.asarray(prompt)
+    except ValueError:  # lists of several lengths in it
+        ids_T = np.asarray(None)
+    if ids_T.shape == (0,):
+        raise RequestError(f"{what} {i} is empty; give at least one token")
     if ids_T.ndim != 1 or not np.issubdtype(ids_T.dtype, np.integer):
         raise RequestError(
-            f"{what}s[{i}]: expected a list of whole numbers, got {prompt!r}; encode text with the model's tokenizer"
+            f"{what}s[{i}]: expected a list of whole numbers, got {prompt!r}; encode text with the model's "
+            "tokenizer, and write one row on its own as [[0, 1, 2]]"
         )
     check_id_range(f"{what}s[{i}]", ids_T, vocab_size)
 

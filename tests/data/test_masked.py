@@ -12,7 +12,9 @@ IDS = np.random.default_rng(0).integers(0, ORDINARY, 4000).astype(np.int32)
 
 
 def windows(rate=0.15, ids=IDS, context_length=40):
-    return MaskedWindows(ids, context_length=context_length, mask_id=MASK, ordinary_ids=ORDINARY, rate=rate)
+    return MaskedWindows(
+        ids, context_length=context_length, mask_id=MASK, ordinary_ids_U=np.arange(ORDINARY), rate=rate
+    )
 
 
 def test_the_chosen_share_counts_and_most_of_it_becomes_the_mask():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxgpt.config import RequestError
-from jaxgpt.data.pairs import Pair, Pairs, date_pairs, encode_pairs, parse_pairs
+from jaxgpt.data.pairs import EncodedPair, Pair, Pairs, date_pairs, encode_pairs, parse_pairs
 from jaxgpt.data.tokenizer import CharacterTokenizer
 
 BOS, EOS = 98, 99
@@ -47,7 +47,7 @@ def test_a_line_that_is_no_pair_is_named(text, words):
 def test_the_decoder_reads_start_and_target_and_predicts_target_and_end(pairs):
     """Also where the text itself has the ids of padding, start and end."""
     length = max(len(target) for _, target in pairs) + 2
-    encoded = [np.array(ids, np.int32) for pair in pairs for ids in pair]
+    encoded = [EncodedPair(*(np.array(ids, np.int32) for ids in pair)) for pair in pairs]
     rows = Pairs(encoded, bos_id=BOS, eos_id=EOS, source_length=6, target_length=length)
     batch = rows.batch(rows.tiling, seed=0, draws_B=rows.tiling)
     for b, (source, target) in enumerate(pairs):
@@ -65,7 +65,7 @@ def test_what_does_not_fit_the_context_is_refused_with_its_line():
     def encode(*pairs):
         return encode_pairs([Pair(*pair) for pair in pairs], tokenizer, context_length=3, name="f")
 
-    assert [ids.tolist() for ids in encode(("abc", "ab"))] == [[0, 1, 2], [0, 1]]
+    assert [ids.tolist() for ids in encode(("abc", "ab"))[0]] == [[0, 1, 2], [0, 1]]
     with pytest.raises(RequestError, match=r"f, line 2: the source has 4 tokens, above .* set it to at least 4"):
         encode(("a", "b"), ("abca", "b"))
     with pytest.raises(RequestError, match=r"the target has 3 tokens and its end token, .* set it to at least 4"):
@@ -75,7 +75,7 @@ def test_what_does_not_fit_the_context_is_refused_with_its_line():
 
 
 def test_the_built_in_pairs_are_every_date_of_a_century_once():
-    pairs = parse_pairs(date_pairs(), "dates")
+    pairs = parse_pairs(date_pairs().text, "dates")
     dates = {datetime.date.fromisoformat(pair.target) for pair in pairs}
     assert len(pairs) == len(dates) == 36_525
     assert (min(dates).year, max(dates).year) == (1950, 2049)

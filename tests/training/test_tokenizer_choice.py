@@ -47,7 +47,7 @@ def test_a_run_takes_the_tokenizer_that_it_names(tiny, text_file):
 def test_tiny_shakespeare_is_cut_by_its_characters_whatever_the_tokenizer(tiny, test_data):
     text, merges = test_data / "tinyshakespeare" / "input.txt", test_data / "gpt2-bpe" / "vocab.bpe"
     split = material(tiny({"data.path": str(text), "data.tokenizer": str(merges)}))
-    assert (len(split.train_ids_N), len(split.validation_ids_N)) == (301_966, 36_059)
+    assert (split.splits.train_size, split.splits.validation_size) == (301_966, 36_059)
 
 
 def test_a_continued_run_may_name_its_tokenizer_otherwise_but_not_name_another(tiny, begun, text_file, tmp_path):
