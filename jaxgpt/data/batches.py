@@ -17,18 +17,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from jaxgpt.config import RequestError
 
-from .token_ids import check_token_ids
-
-__all__ = [
-    "Batch",
-    "BatchStream",
-    "TrainingBatches",
-    "check_token_ids",
-    "count_evaluation_windows",
-    "count_windows",
-    "evaluation_batches",
-]
-
 Batch = dict[str, np.ndarray]
 
 # Enough that a slow moment (a checkpoint, an evaluation) does not leave the device waiting; more only costs memory.

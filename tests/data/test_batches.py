@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from jaxgpt.config import RequestError
 from jaxgpt.data.batches import (
     TrainingBatches,
-    check_token_ids,
     count_evaluation_windows,
     count_windows,
     evaluation_batches,
 )
+from jaxgpt.data.token_ids import check_token_ids
 
 # Each window costs up to 3 ms where there are only a few (the shuffle is made for many), so examples are few too.
 quick = settings(max_examples=20, deadline=None)
