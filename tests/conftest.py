@@ -18,11 +18,11 @@ def _compiled_programs_are_shared(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def test_data():
-    """The folder that JAXGPT_TEST_DATA names; a test that needs it is skipped without it."""
+def shakespeare_path():
+    """Tiny Shakespeare in the folder that JAXGPT_TEST_DATA names; a test that needs it is skipped without it."""
     folder = os.environ.get(DATA_VARIABLE)
     if not folder:
-        pytest.skip(f"{DATA_VARIABLE} is not set")
-    path = (ROOT / folder).resolve()
-    assert path.is_dir(), f"{DATA_VARIABLE} names {path}, which is no folder"
-    return path
+        pytest.skip(f"set {DATA_VARIABLE} to a folder that holds tinyshakespeare/input.txt")
+    path = (ROOT / folder / "tinyshakespeare" / "input.txt").resolve()
+    assert path.is_file(), f"{DATA_VARIABLE} is {folder}, but there is no {path}"
+    return str(path)

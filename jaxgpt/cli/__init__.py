@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import traceback
@@ -55,20 +54,20 @@ def main(arguments: list[str] | None = None) -> int:
     debug = "--debug" in arguments
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character shows its code
-    with contextlib.ExitStack() as at_end:
-        at_end.callback(_flush)
-        try:
-            return run([argument for argument in arguments if argument != "--debug"])
-        except JaxgptError as error:
-            if debug:
-                traceback.print_exc()
-            print(f"jaxgpt: {error}", file=sys.stderr)
-            return error.exit_code
-        except KeyboardInterrupt:
-            print("jaxgpt: interrupted", file=sys.stderr)
-            return 130
-        except BrokenPipeError:
-            return 0
+    try:
+        return run([argument for argument in arguments if argument != "--debug"])
+    except JaxgptError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"jaxgpt: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("jaxgpt: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader has seen enough
+        return 0
+    finally:
+        _flush()
 
 
 def _flush() -> None:

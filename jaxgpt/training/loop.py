@@ -23,7 +23,6 @@ from .setup import OpenRun
 from .step import NO_BAD_STEP, Metrics, TrainState, dropout_key, split_micro_batches
 from .stop import StoppedError, StopRequest
 
-
 _READ = ("token_ids_BT", "source_ids_BS")  # the fields of a batch that the model reads tokens from
 
 

@@ -1,11 +1,10 @@
 """A signal is a request to stop, whenever it comes; printing that nobody reads is no reason to."""
 
-import contextlib
 import os
 import signal
-import sys
 
 import pytest
+from program import nobody_reading
 
 from jaxgpt.runs.checkpoints import CheckpointStore
 from jaxgpt.training.console import Console
@@ -69,17 +68,6 @@ def test_a_signal_during_the_commit_of_a_checkpoint_ends_the_run_saved(tiny, tmp
         train(tiny({"train.save_every": 1}), out=tmp_path / "run")
     assert (stopped.value.exit_code, handled) == (143, [])
     assert CheckpointStore(tmp_path / "run" / "checkpoints", writable=False).steps()[-1] == (6 if step == 6 else 2)
-
-
-@contextlib.contextmanager
-def nobody_reading(monkeypatch):
-    """Standard output is a pipe whose reader has left."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as out, monkeypatch.context() as patched:
-        patched.setattr(sys, "stdout", out)
-        yield
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # so that it can be closed
 
 
 def test_a_run_whose_output_nobody_reads_goes_on_in_silence(tiny, tmp_path, monkeypatch, capsys):
