@@ -18,11 +18,17 @@ def _compiled_programs_are_shared(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def shakespeare_path():
-    """Tiny Shakespeare in the folder that JAXGPT_TEST_DATA names; a test that needs it is skipped without it."""
+def test_data():
+    """The folder of shared data that JAXGPT_TEST_DATA names; a test that needs it is skipped without it."""
     folder = os.environ.get(DATA_VARIABLE)
     if not folder:
-        pytest.skip(f"set {DATA_VARIABLE} to a folder that holds tinyshakespeare/input.txt")
-    path = (ROOT / folder / "tinyshakespeare" / "input.txt").resolve()
-    assert path.is_file(), f"{DATA_VARIABLE} is {folder}, but there is no {path}"
-    return str(path)
+        pytest.skip(f"set {DATA_VARIABLE} to the folder of shared test data")
+    path = (ROOT / folder).resolve()
+    assert path.is_dir(), f"{DATA_VARIABLE} is {folder}, but there is no {path}"
+    return path
+
+
+@pytest.fixture(scope="session")
+def shakespeare_path(test_data):
+    """Tiny Shakespeare."""
+    return str(test_data / "tinyshakespeare" / "input.txt")

@@ -21,7 +21,7 @@ from jaxgpt.config import RequestError, WorkError
 from jaxgpt.generation.generate import Generation
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.metrics import read_metrics
-from jaxgpt.training import report
+from jaxgpt.training import report, samples
 from jaxgpt.training.console import Console
 from jaxgpt.training.material import gather_material
 from jaxgpt.training.run import train
@@ -79,7 +79,7 @@ def test_the_sample_puts_the_parameters_on_one_device_once(tiny, monkeypatch, ca
         seen.extend(jax.tree.leaves(params))
         return Generation(prompts)
 
-    monkeypatch.setattr(report, "generate", generate)
+    monkeypatch.setattr(samples, "generate", generate)
     report.show_sample(Console(), material, TrainState(6, jax.device_get(params), None, -1))
     assert "sample (temperature 0.8, 3 tokens)" in capsys.readouterr().out
     assert all(isinstance(leaf, jax.Array) and leaf.devices() == {jax.devices()[0]} for leaf in seen)

@@ -1,6 +1,7 @@
 """Which tokenizer a run takes: the one its parameters know, and never another in silence."""
 
 import json
+from pathlib import Path
 
 import jax
 import pytest
@@ -8,12 +9,15 @@ import pytest
 import jaxgpt
 from jaxgpt.config import ModelConfig, RequestError
 from jaxgpt.data import ByteTokenizer, CharacterTokenizer, load_corpus
+from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.manifest import Manifest
-from jaxgpt.training.setup import changed_settings, gather_material
+from jaxgpt.training.material import gather_material
+from jaxgpt.training.setup import changed_settings
 
 
 def material(config, manifest=None):
-    return gather_material(config, manifest, pytest.fail)
+    existing = None if manifest is None else RunDirectory(Path("nowhere"), manifest)
+    return gather_material(config, existing, pytest.fail)
 
 
 def manifest_of(material):
