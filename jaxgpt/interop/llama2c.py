@@ -1,0 +1,125 @@
+"""Checkpoints of llama2.c (github.com/karpathy/llama2.c), version 0: seven numbers, then every array in float32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxgpt.config import ModelConfig, RequestError
+from jaxgpt.model.specs import parameter_specs, walk
+from jaxgpt.runs.trees import nested
+
+from .architectures import without_redundancy
+from .arrays import from_stored, stored_shape
+from .hugging_face import Reading
+from .pairing import halved
+
+_HEADER = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "max_seq_len")
+_HEADER_BYTES = 4 * len(_HEADER)
+_LATER_VERSIONS = 0x616B3432  # "ak42", how the files of versions 1 and 2 begin
+# The arrays in their order; those with `{i}` lie one block after another.
+_BEFORE_TABLES = (
+    ("token_embedding", "V C"),
+    ("blocks_{i}/ln1/scale", "C"),
+    ("blocks_{i}/attention/q/kernel", "HD C"),
+    ("blocks_{i}/attention/k/kernel", "KD C"),
+    ("blocks_{i}/attention/v/kernel", "KD C"),
+    ("blocks_{i}/attention/out/kernel", "C HD"),
+    ("blocks_{i}/ln2/scale", "C"),
+    ("blocks_{i}/ffn/gate/kernel", "F C"),
+    ("blocks_{i}/ffn/down/kernel", "C F"),
+    ("blocks_{i}/ffn/up/kernel", "F C"),
+    ("final_norm/scale", "C"),
+)
+_AFTER_TABLES = (("lm_head/kernel", "V C"),)  # only where it is not tied
+
+
+def read_file_config(path: Path) -> ModelConfig:
+    """Return the architecture of a llama2.c file, after checking its length against it.
+
+    The header does not say theta and epsilon; llama2.c computes with 10000 and 1e-5.
+
+    Raises:
+        RequestError: another format or version, or a length that does not fit the header.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEADER_BYTES)
+    numbers = dict(zip(_HEADER, np.frombuffer(head, "<i4").tolist(), strict=False)) if len(head) == _HEADER_BYTES else {}
+    if numbers.get("dim") == _LATER_VERSIONS:
+        raise RequestError(f"{path} is a llama2.c file of a later version; jaxgpt reads version 0, export it as that")
+    if not numbers or any(number == 0 or (number < 0 and name != "vocab_size") for name, number in numbers.items()):
+        raise RequestError(f"{path} is no llama2.c file: it does not begin with seven sizes; check the path")
+    try:
+        config = _config(numbers)
+    except RequestError as error:
+        raise RequestError(f"{path} is no llama2.c file, or damaged: {error}") from None
+    expected, got = _HEADER_BYTES + 4 * _floats(config), path.stat().st_size
+    if got != expected:
+        sizes = ", ".join(f"{name} {number}" for name, number in numbers.items())
+        raise RequestError(
+            f"{path} has {got} bytes, but its header ({sizes}) asks for {expected}; it is cut off, damaged or no "
+            "llama2.c file: get a whole copy"
+        )
+    return config
+
+
+def _config(numbers: dict[str, int]) -> ModelConfig:
+    return without_redundancy(
+        ModelConfig(
+            vocab_size=abs(numbers["vocab_size"]),
+            context_length=numbers["max_seq_len"],
+            width=numbers["dim"],
+            layers=numbers["n_layers"],
+            heads=numbers["n_heads"],
+            kv_heads=numbers["n_kv_heads"],
+            ffn="swiglu",
+            ffn_width=numbers["hidden_dim"],
+            norm="rmsnorm",
+            position="rope",
+            rope_pairing="interleaved",
+            attention_bias=False,
+            attention_out_bias=False,
+            ffn_bias=False,
+            norm_bias=False,
+            tied_head=numbers["vocab_size"] > 0,
+        )
+    )
+
+
+def _tables(config: ModelConfig) -> int:
+    """Floats of the stored cosines and sines, which follow from the sizes."""
+    return 2 * config.context_length * (config.head_width // 2)
+
+
+def _floats(config: ModelConfig) -> int:
+    return _tables(config) + sum(spec.size for _, spec in walk(parameter_specs(config)))
+
+
+def read_file(path: Path) -> Reading:
+    """Read a llama2.c file.
+
+    It rotates interleaved pairs; its rows are reordered, so that the parameters are those of the same model's
+    Hugging Face folder. Its tokenizer lies in a file of its own and is not read.
+
+    Raises:
+        RequestError: see `read_file_config`.
+    """
+    config = read_file_config(path)
+    floats = np.fromfile(path, "<f4", offset=_HEADER_BYTES)
+    specs = dict(walk(parameter_specs(config)))
+    leaves: dict[str, np.ndarray] = {}
+    at = 0
+    for table, skipped in ((_BEFORE_TABLES, _tables(config)), (_AFTER_TABLES, 0)):
+        for pattern, form in table:
+            paths = [pattern.replace("{i}", str(i)) for i in range(config.layers if "{i}" in pattern else 1)]
+            for tree_path in paths:
+                if tree_path in specs:
+                    spec = specs[tree_path]
+                    stored = floats[at : at + spec.size].reshape(stored_shape(spec, form))
+                    leaves[tree_path] = from_stored(stored, spec, form)
+                    at += spec.size
+        at += skipped
+    config, params = halved(config, nested(leaves))
+    ...
