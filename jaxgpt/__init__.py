@@ -22,6 +22,7 @@ _HOMES = {
     "init": "jaxgpt.model.parameters",
     "load": "jaxgpt.runs.saved",
     "loss": "jaxgpt.model.functional",
+    "masks": "jaxgpt.ops.attention",
     "save": "jaxgpt.runs.saved",
     "train": "jaxgpt.training.run",
 }

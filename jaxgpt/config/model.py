@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, Self
 from .errors import RequestError
 from .section import Section, option
 
-
 # {field: (the field it depends on, the values of that field under which it means something)}
 _MEANS_SOMETHING_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
     "encoder_layers": ("family", ("encoder_decoder",)),

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxgpt.model.parameters import Params
-from jaxgpt.ops.attention import causal_mask, masked_softmax, multi_head_attention
+from jaxgpt.ops.attention import masked_softmax, masks, multi_head_attention
 from jaxgpt.ops.embedding import embed
 from jaxgpt.ops.feedforward import feed_forward, gelu
 from jaxgpt.ops.norm import layer_norm
@@ -114,7 +114,7 @@ def _feature_mixing(params: Params) -> Step:
 
 
 def _causal_mask() -> Step:
-    mask_TS = np.asarray(causal_mask(4, 4))
+    mask_TS = np.asarray(masks.causal().visible(4, 4))
     return Step(
         "Causal mask of four tokens",
         "1 lets a query (row) see a key (column); nobody sees what comes later.",
@@ -126,7 +126,7 @@ def _causal_mask() -> Step:
 
 
 def _masked_scores() -> Step:
-    mask_TS, scores_TS = np.asarray(causal_mask(4, 4)), np.arange(16, dtype=np.float32).reshape(4, 4) / 4
+    mask_TS, scores_TS = np.asarray(masks.causal().visible(4, 4)), np.arange(16, dtype=np.float32).reshape(4, 4) / 4
     weights_TS = np.asarray(masked_softmax(scores_TS, mask_TS))
     by_infinity_TS = np.asarray(masked_softmax(np.where(mask_TS, scores_TS, -np.inf), None))
     return Step(

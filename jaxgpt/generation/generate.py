@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, WorkError
-from jaxgpt.model.functional import apply, check_id_range
+from jaxgpt.model.functional import apply
+from jaxgpt.model.inputs import check_id_range
 
 from .sampling import NOT_FINITE, Sampling, choose
 

@@ -6,35 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import numpy as np
 
 from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, nearest
 from jaxgpt.ops.contracts import check_shape, check_token_ids
 from jaxgpt.ops.cross_entropy import mean_over_tokens, token_cross_entropy
 from jaxgpt.ops.taps import Override, Recorder, no_tap
 
+from .inputs import Inputs, check_id_range, check_inputs, check_values
 from .modules import Transformer
 from .parameters import check_parameters
 
 Batch = Mapping[str, jax.Array]
-_BATCH_FIELDS = ("token_ids_BT", "target_ids_BT", "weights_BT")
-
-
-def check_id_range(name: str, ids: Any, vocab_size: int) -> None:
-    """Refuse ids outside the vocabulary, where their values are known (not inside a traced function).
-
-    A compiled gather cannot raise; there an id out of range gives NaN.
-    """
-    if isinstance(ids, jax.core.Tracer):
-        return
-    values = np.asarray(ids)
-    bad = (values < 0) | (values >= vocab_size)
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise RequestError(
-            f"{name}{list(where)} is {int(values[where])}, outside the vocabulary 0..{vocab_size - 1}; "
-            "encode the text with this model's own tokenizer"
-        )
+_TARGET_FIELDS = ("target_ids_BT", "weights_BT")
+_REQUIRED_FIELDS = ("token_ids_BT", *_TARGET_FIELDS)
+_BATCH_FIELDS = (*_REQUIRED_FIELDS, "mask_BT", "segment_ids_BT", "positions_BT", "source_ids_BS", "source_mask_BS")
 
 
 def apply(
@@ -42,17 +27,29 @@ def apply(
     params: Mapping[str, Any],
     token_ids_BT: jax.Array,
     *,
+    source_ids_BS: jax.Array | None = None,
+    mask_BT: jax.Array | None = None,
+    source_mask_BS: jax.Array | None = None,
+    segment_ids_BT: jax.Array | None = None,
+    positions_BT: jax.Array | None = None,
     dropout_key: jax.Array | None = None,
     execution: ExecutionConfig | None = None,
     trace: bool = False,
     overrides: Mapping[str, Override] | None = None,
 ) -> Any:
-    """Return the next-token logits of every position.
+    """Return the logits of every position: of the next token, or in an encoder of the token itself.
 
     Args:
         config: The architecture.
         params: The tree that `init` gives.
         token_ids_BT: Integers in 0..V-1, [B,T], T at most context_length.
+        source_ids_BS: The source of an encoder_decoder, [B,S], S at most context_length.
+        mask_BT: True (or 1) at real tokens, false at padding, on either side; no token sees padding, and positions
+            count real tokens only, so a row's result is that of its real tokens alone. None means no padding.
+        source_mask_BS: The same for the source.
+        segment_ids_BT: Which document each token of a packed row belongs to, a run of equal numbers each; tokens see
+            their own document only, and positions restart with it.
+        positions_BT: Positions in 0..context_length-1 to use instead of those.
         dropout_key: A PRNG key to train with dropout; None means no dropout.
         execution: How to run; None means float32 with the automatic attention.
         trace: Also return every named intermediate. Attention then runs the `reference` implementation, since
@@ -63,8 +60,8 @@ def apply(
         logits_BTV, float32; with trace=True the pair (logits_BTV, {name: array}).
 
     Raises:
-        RequestError: ids of the wrong rank, dtype or range, T above the context, parameters of another
-            architecture, an unknown name among the overrides.
+        RequestError: ids of the wrong rank, dtype or range, T above the context, a source that is missing or that the
+            family does not read, parameters of another architecture, an unknown name among the overrides.
 
     Example:
         >>> config = ModelConfig.preset("minigpt")
@@ -74,11 +71,12 @@ def apply(
         ((2, 2, 5), (2, 2, 2, 2))
     """
     check_parameters(config, params)
-    check_token_ids("token_ids_BT", token_ids_BT)
+    inputs = Inputs(token_ids_BT, mask_BT, segment_ids_BT, positions_BT, source_ids_BS, source_mask_BS)
+    check_inputs(config, inputs)
+    check_values(config, inputs)
     tap = Recorder(overrides) if trace or overrides else no_tap
-    check_id_range("token_ids_BT", token_ids_BT, config.vocab_size)
     model = Transformer(config, execution or ExecutionConfig())
-    logits_BTV = model.apply({"params": params}, token_ids_BT, dropout_key=dropout_key, tap=tap)
+    logits_BTV = model.apply({"params": params}, **vars(inputs), dropout_key=dropout_key, tap=tap)
     if isinstance(tap, Recorder):
         tap.check_all_used()
         if trace:
@@ -91,14 +89,19 @@ def check_batch(batch: Batch) -> None:
     for name in batch:
         if name not in _BATCH_FIELDS:
             raise RequestError(f"batch has an unknown field '{name}'{nearest(name, _BATCH_FIELDS)}")
-    missing = [name for name in _BATCH_FIELDS if name not in batch]
+    missing = [name for name in _REQUIRED_FIELDS if name not in batch]
     if missing:
-        raise RequestError(f"batch lacks {', '.join(missing)}; expected the fields {', '.join(_BATCH_FIELDS)}")
+        raise RequestError(f"batch lacks {', '.join(missing)}; expected the fields {', '.join(_REQUIRED_FIELDS)}")
     for name in ("token_ids_BT", "target_ids_BT"):
         check_token_ids(name, batch[name])
     B, T = batch["token_ids_BT"].shape
-    for name in _BATCH_FIELDS[1:]:
+    for name in _TARGET_FIELDS:
         check_shape(name, batch[name], B=B, T=T)
+
+
+def inputs_of(batch: Batch) -> dict[str, jax.Array]:
+    """Return the fields of a batch that are arguments of `apply`."""
+    return {name: field for name, field in batch.items() if name not in _TARGET_FIELDS}
 
 
 def loss(
@@ -115,7 +118,8 @@ def loss(
         config: The architecture.
         params: The tree that `init` gives.
         batch: `token_ids_BT`, `target_ids_BT` (the next token of each position), `weights_BT` (0 leaves a
-            position out of the mean).
+            position out of the mean), and where used `mask_BT`, `segment_ids_BT`, `positions_BT`, `source_ids_BS`,
+            `source_mask_BS` as in `apply`.
         dropout_key, execution: As in `apply`.
 
     Returns:
@@ -134,7 +138,7 @@ def loss(
     """
     check_batch(batch)
     check_id_range("target_ids_BT", batch["target_ids_BT"], config.vocab_size)
-    logits_BTV = apply(config, params, batch["token_ids_BT"], dropout_key=dropout_key, execution=execution)
+    logits_BTV = apply(config, params, **inputs_of(batch), dropout_key=dropout_key, execution=execution)
     nats_BT = token_cross_entropy(logits_BTV, batch["target_ids_BT"])
     mean, total, count = mean_over_tokens(nats_BT, batch["weights_BT"])
     return mean, {"loss_sum": total, "token_count": count}

@@ -5,23 +5,38 @@ Each is a pure block over its own subtree: `Block(config).apply({"params": param
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError
-from jaxgpt.ops.attention import Mask, multi_head_attention
-from jaxgpt.ops.contracts import check_floating, check_shape, check_token_ids
-from jaxgpt.ops.dropout import dropout, layer_key, site_key
+from jaxgpt.ops.attention import Mask, NamedMask, masks, multi_head_attention
+from jaxgpt.ops.contracts import check_floating, check_shape
+from jaxgpt.ops.dropout import dropout, encoder_key, layer_key, site_key
 from jaxgpt.ops.embedding import embed, vocabulary_logits
 from jaxgpt.ops.feedforward import feed_forward
-from jaxgpt.ops.norm import layer_norm
+from jaxgpt.ops.norm import NORMS
+from jaxgpt.ops.rotary import Rotation, rotation, sinusoidal_table
 from jaxgpt.ops.taps import Tap, no_tap, scoped
 
+from .inputs import Inputs, check_inputs
 from .parameters import Params, draw, map_specs, path_number
-from .specs import ParamSpec, SpecTree, attention_specs, embedding_specs, ffn_specs, head_specs, norm_specs
+from .specs import (
+    ParamSpec,
+    SpecTree,
+    Stack,
+    attention_specs,
+    embedding_specs,
+    ffn_specs,
+    has_cross_attention,
+    head_specs,
+    norm_specs,
+    position_specs,
+)
 
 
 def declare(module: nn.Module, specs: SpecTree) -> Params:
@@ -38,8 +53,8 @@ def _initializer(entry: ParamSpec | SpecTree):
     return initialize
 
 
-class LayerNorm(nn.Module):
-    """Layer norm with population variance; parameters `scale` and, by choice, `bias`."""
+class Norm(nn.Module):
+    """Layer norm or RMS norm of each position; parameters `scale` and, by choice, `bias`."""
 
     config: ModelConfig
 
@@ -47,35 +62,47 @@ class LayerNorm(nn.Module):
     def __call__(self, x_BTC: jax.Array) -> jax.Array:
         check_shape("x_BTC", x_BTC, C=self.config.width)
         params = declare(self, norm_specs(self.config))
-        return layer_norm(x_BTC, params["scale"], params.get("bias"), epsilon=self.config.norm_epsilon)
+        norm = NORMS[self.config.norm]
+        return norm(x_BTC, params["scale"], params.get("bias"), epsilon=self.config.norm_epsilon)
 
 
 class MultiHeadAttention(nn.Module):
-    """Causal multi-head self-attention; returns the update for the residual stream, [B,T,C]."""
+    """Multi-head attention; returns the update for the residual stream, [B,T,C].
+
+    Attributes:
+        site: Where in the block it stands, which names its dropout keys.
+    """
 
     config: ModelConfig
     execution: ExecutionConfig = ExecutionConfig()
+    stack: Stack = "main"
+    site: Literal["attention", "cross_attention"] = "attention"
 
     @nn.compact
     def __call__(
         self,
         x_BTC: jax.Array,
         *,
-        mask: Mask = "causal",
+        source_BSC: jax.Array | None = None,
+        mask: Mask | NamedMask = "causal",
+        rotation: Rotation | None = None,
         dropout_key: jax.Array | None = None,
         tap: Tap = no_tap,
     ) -> jax.Array:
         check_shape("x_BTC", x_BTC, C=self.config.width)
         update_BTC = multi_head_attention(
             x_BTC,
-            declare(self, attention_specs(self.config)),
+            declare(self, attention_specs(self.config, self.stack)),
+            source_BSC=source_BSC,
             mask=mask,
+            rotation=rotation,
+            norm_epsilon=self.config.norm_epsilon,
             implementation=self.execution.attention,
             dropout_rate=self.config.attention_dropout,
-            dropout_key=site_key(dropout_key, "attention_weights"),
+            dropout_key=site_key(dropout_key, f"{self.site}_weights"),
             tap=tap,
         )
-        key = site_key(dropout_key, "attention_update")
+        key = site_key(dropout_key, f"{self.site}_update")
         return tap("update", dropout(update_BTC, self.config.residual_dropout, key))
 
 
@@ -83,43 +110,78 @@ class FeedForward(nn.Module):
     """The position-wise network C -> F -> C; returns the update for the residual stream, [B,T,C]."""
 
     config: ModelConfig
+    stack: Stack = "main"
 
     @nn.compact
     def __call__(self, x_BTC: jax.Array, *, dropout_key: jax.Array | None = None, tap: Tap = no_tap) -> jax.Array:
         check_shape("x_BTC", x_BTC, C=self.config.width)
-        params = declare(self, ffn_specs(self.config))
-        update_BTC = feed_forward(x_BTC, params, gelu_kind=self.config.gelu, tap=tap)
+        params = declare(self, ffn_specs(self.config, self.stack))
+        update_BTC = feed_forward(x_BTC, params, kind=self.config.ffn, gelu_kind=self.config.gelu, tap=tap)
         key = site_key(dropout_key, "ffn_update")
         return tap("update", dropout(update_BTC, self.config.residual_dropout, key))
 
 
 class Block(nn.Module):
-    """A pre-norm block: x + attention(ln1(x)), then + ffn(ln2(.)); [B,T,C] -> [B,T,C]."""
+    """A pre-norm block: x + attention(ln1(x)), then + ffn(ln2(.)); [B,T,C] -> [B,T,C].
+
+    In the decoder of an encoder_decoder, + cross_attention(ln_cross(.), source) stands between the two. One class
+    serves all families: what differs is the mask, and whether there is a source.
+    """
 
     config: ModelConfig
     execution: ExecutionConfig = ExecutionConfig()
+    stack: Stack = "main"
 
     @nn.compact
     def __call__(
         self,
         residual_BTC: jax.Array,
         *,
-        mask: Mask = "causal",
+        mask: Mask | NamedMask = "causal",
+        rotation: Rotation | None = None,
+        source_BSC: jax.Array | None = None,
+        source_mask: Mask | NamedMask = "full",
         dropout_key: jax.Array | None = None,
         tap: Tap = no_tap,
     ) -> jax.Array:
         check_shape("residual_BTC", residual_BTC, C=self.config.width)
         check_floating("residual_BTC", residual_BTC)
-        attention = MultiHeadAttention(self.config, self.execution, name="attention")
-        ffn = FeedForward(self.config, name="ffn")
+        attention = MultiHeadAttention(self.config, self.execution, self.stack, name="attention")
+        ffn = FeedForward(self.config, self.stack, name="ffn")
 
-        normed_BTC = tap("ln1", LayerNorm(self.config, name="ln1")(residual_BTC))
-        update_BTC = attention(normed_BTC, mask=mask, dropout_key=dropout_key, tap=scoped(tap, "attention"))
+        normed_BTC = tap("ln1", Norm(self.config, name="ln1")(residual_BTC))
+        update_BTC = attention(
+            normed_BTC, mask=mask, rotation=rotation, dropout_key=dropout_key, tap=scoped(tap, "attention")
+        )
         residual_BTC = tap("residual_after_attention", residual_BTC + update_BTC)
 
-        normed_BTC = tap("ln2", LayerNorm(self.config, name="ln2")(residual_BTC))
+        if has_cross_attention(self.config, self.stack):
+            residual_BTC = self._cross(residual_BTC, source_BSC, source_mask, dropout_key, tap)
+
+        normed_BTC = tap("ln2", Norm(self.config, name="ln2")(residual_BTC))
         update_BTC = ffn(normed_BTC, dropout_key=dropout_key, tap=scoped(tap, "ffn"))
         return tap("residual_after_ffn", residual_BTC + update_BTC)
+
+    def _cross(
+        self,
+        residual_BTC: jax.Array,
+        source_BSC: jax.Array | None,
+        source_mask: Mask | NamedMask,
+        dropout_key: jax.Array | None,
+        tap: Tap,
+    ) -> jax.Array:
+        if source_BSC is None:
+            raise RequestError("this block has cross-attention; pass source_BSC, the encoder's output")
+        cross = MultiHeadAttention(self.config, self.execution, self.stack, "cross_attention", name="cross_attention")
+        normed_BTC = tap("ln_cross", Norm(self.config, name="ln_cross")(residual_BTC))
+        update_BTC = cross(
+            normed_BTC,
+            source_BSC=source_BSC,
+            mask=source_mask,
+            dropout_key=dropout_key,
+            tap=scoped(tap, "cross_attention"),
+        )
+        return tap("residual_after_cross_attention", residual_BTC + update_BTC)
 
 
 class VocabularyHead(nn.Module):
@@ -129,13 +191,80 @@ class VocabularyHead(nn.Module):
 
     @nn.compact
     def __call__(self, hidden_BTC: jax.Array, embedding_VC: jax.Array) -> jax.Array:
-        check_shape("hidden_BTC", hidden_BTC, C=self.config.width)
-        head: Mapping[str, jax.Array] = declare(self, head_specs(self.config))
-        return vocabulary_logits(hidden_BTC, head, embedding_VC if self.config.tied_head else None)
+        config = self.config
+        check_shape("hidden_BTC", hidden_BTC, C=config.width)
+        head: Mapping[str, jax.Array] = declare(self, head_specs(config))
+        embedding = embedding_VC if config.tied_head else None
+        return vocabulary_logits(hidden_BTC, head, embedding, soft_cap=config.logit_soft_cap)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """What the stacks of one forward pass share."""
+
+    config: ModelConfig
+    execution: ExecutionConfig
+    dropout_key: jax.Array | None
+    tap: Tap
+
+    def start(self, ids_BT: jax.Array, embedding_VC: jax.Array, table: Params, positions: Any) -> jax.Array:
+        """Return residual_0: the tokens' vectors, and the positions' where the architecture adds them."""
+        residual_BTC = embed(ids_BT, embedding_VC)
+        table_TC = table.get("position_embedding")
+        if self.config.position == "sinusoidal":
+            table_TC = jnp.asarray(sinusoidal_table(self.config.context_length, self.config.width))
+        if table_TC is not None:
+            T = ids_BT.shape[1]
+            residual_BTC = residual_BTC + (table_TC[:T] if positions is None else embed(positions, table_TC))
+        residual_BTC = residual_BTC.astype(jnp.dtype(self.execution.compute_dtype))
+        key = site_key(layer_key(self.dropout_key, -1), "embedding")
+        return self.tap("residual_0", dropout(residual_BTC, self.config.embedding_dropout, key))
+
+    def blocks(self, stack: Stack, layers: int, residual_BTC: jax.Array, positions: Any, **sight: Any) -> jax.Array:
+        """Run the blocks of a stack and its final norm; the modules belong to whichever module calls."""
+        turn = None
+        if self.config.position == "rope":
+            turn = rotation(self.config, jnp.arange(residual_BTC.shape[1]) if positions is None else positions)
+        for i in range(layers):
+            block = self._block_class()(self.config, self.execution, stack, name=f"blocks_{i}")
+            options = {} if self.tap is no_tap else {"tap": scoped(self.tap, f"blocks_{i}")}
+            key = layer_key(self.dropout_key, i)
+            residual_BTC = block(residual_BTC, rotation=turn, dropout_key=key, **sight, **options)
+        return self.tap("final_hidden", Norm(self.config, name="final_norm")(residual_BTC))
+
+    def _block_class(self) -> type[nn.Module]:
+        """A tap must see each intermediate once, so blocks are rematerialised only when there is none."""
+        return nn.remat(Block) if self.execution.remat and self.tap is no_tap else Block
+
+
+class Encoder(nn.Module):
+    """The encoder of an encoder_decoder: source ids [B,S] -> [B,S,C]; it shares the decoder's token embedding."""
+
+    config: ModelConfig
+    execution: ExecutionConfig = ExecutionConfig()
+
+    @nn.compact
+    def __call__(
+        self,
+        source_ids_BS: jax.Array,
+        embedding_VC: jax.Array,
+        *,
+        mask_BS: jax.Array | None = None,
+        dropout_key: jax.Array | None = None,
+        tap: Tap = no_tap,
+    ) -> jax.Array:
+        inputs = Inputs(source_ids_BS, mask_BT=mask_BS)
+        run = _Run(self.config, self.execution, encoder_key(dropout_key), tap)
+        table = declare(self, position_specs(self.config))
+        residual_BSC = run.start(source_ids_BS, embedding_VC, table, inputs.positions)
+        mask = inputs.mask(masks.full(), self.config.window)
+        return run.blocks("encoder", self.config.blocks_in_encoder, residual_BSC, inputs.positions, mask=mask)
 
 
 class Transformer(nn.Module):
-    """The GPT: embeddings, L blocks, final norm, vocabulary head; ids [B,T] -> logits [B,T,V] in float32.
+    """The whole model: embeddings, L blocks, final norm, vocabulary head; ids [B,T] -> logits [B,T,V] in float32.
+
+    Its arguments are those of `jaxgpt.apply`.
 
     Example:
         >>> config = ModelConfig.preset("minigpt")
@@ -151,36 +280,36 @@ class Transformer(nn.Module):
 
     @nn.compact
     def __call__(
-        self, token_ids_BT: jax.Array, *, dropout_key: jax.Array | None = None, tap: Tap = no_tap
+        self,
+        token_ids_BT: jax.Array,
+        *,
+        source_ids_BS: jax.Array | None = None,
+        mask_BT: jax.Array | None = None,
+        source_mask_BS: jax.Array | None = None,
+        segment_ids_BT: jax.Array | None = None,
+        positions_BT: jax.Array | None = None,
+        dropout_key: jax.Array | None = None,
+        tap: Tap = no_tap,
     ) -> jax.Array:
-        self._check_ids(token_ids_BT)
-        tables = declare(self, embedding_specs(self.config))
-        residual_BTC = tap("residual_0", self._embed(tables, token_ids_BT, dropout_key))
-        for i in range(self.config.layers):
-            block = self._block_class(tap)(self.config, self.execution, name=f"blocks_{i}")
-            options = {} if tap is no_tap else {"tap": scoped(tap, f"blocks_{i}")}
-            residual_BTC = block(residual_BTC, dropout_key=layer_key(dropout_key, i), **options)
-        final_BTC = tap("final_hidden", LayerNorm(self.config, name="final_norm")(residual_BTC))
-        head = VocabularyHead(self.config, name="lm_head")
-        return tap("logits", head(final_BTC, tables["token_embedding"]))
-
-    def _check_ids(self, token_ids_BT: jax.Array) -> None:
-        check_token_ids("token_ids_BT", token_ids_BT)
-        T, limit = token_ids_BT.shape[1], self.config.context_length
-        if limit < T:
-            raise RequestError(
-                f"token_ids_BT has {T} positions, but model.context_length is {limit}; "
-                f"pass at most the last {limit} ids (ids[:, -{limit}:]), or build a model with a longer context"
+        config = self.config
+        inputs = Inputs(token_ids_BT, mask_BT, segment_ids_BT, positions_BT, source_ids_BS, source_mask_BS)
+        check_inputs(config, inputs)
+        tables = declare(self, embedding_specs(config))
+        embedding_VC = tables["token_embedding"]
+        sight: dict[str, Any] = {
+            "mask": inputs.mask(masks.full() if config.family == "encoder" else masks.causal(), config.window)
+        }
+        if config.family == "encoder_decoder":
+            sight["source_BSC"] = Encoder(config, self.execution, name="encoder")(
+                source_ids_BS,
+                embedding_VC,
+                mask_BS=source_mask_BS,
+                dropout_key=dropout_key,
+                tap=scoped(tap, "encoder"),
             )
+            sight["source_mask"] = inputs.source_mask
 
-    def _embed(self, tables: Params, ids_BT: jax.Array, dropout_key: jax.Array | None) -> jax.Array:
-        residual_BTC = embed(ids_BT, tables["token_embedding"])
-        if "position_embedding" in tables:
-            residual_BTC = residual_BTC + tables["position_embedding"][: ids_BT.shape[1]]
-        residual_BTC = residual_BTC.astype(jnp.dtype(self.execution.compute_dtype))
-        key = site_key(layer_key(dropout_key, -1), "embedding")
-        return dropout(residual_BTC, self.config.embedding_dropout, key)
-
-    def _block_class(self, tap: Tap) -> type[nn.Module]:
-        """A tap must see each intermediate once, so blocks are rematerialised only when there is none."""
-        return nn.remat(Block) if self.execution.remat and tap is no_tap else Block
+        run = _Run(config, self.execution, dropout_key, tap)
+        residual_BTC = run.start(token_ids_BT, embedding_VC, tables, inputs.positions)
+        final_BTC = run.blocks("main", config.layers, residual_BTC, inputs.positions, **sight)
+        return tap("logits", VocabularyHead(config, name="lm_head")(final_BTC, embedding_VC))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from .contracts import check_shape
+
 
 def token_cross_entropy(logits_BTV: jax.Array, target_ids_BT: jax.Array) -> jax.Array:
     """Return -log softmax(logits)[target] at each position, [B,T], float32, in nats.
@@ -17,6 +19,8 @@ def token_cross_entropy(logits_BTV: jax.Array, target_ids_BT: jax.Array) -> jax.
         >>> float(token_cross_entropy(jnp.zeros((1, 1, 4)), jnp.array([[2]]))[0, 0])  # ln 4
         1.3862943649291992
     """
+    check_shape("logits_BTV", logits_BTV)
+    check_shape("target_ids_BT", target_ids_BT, B=logits_BTV.shape[0], T=logits_BTV.shape[1])
     logits_BTV = logits_BTV.astype(jnp.float32)
     vocabulary_V = jnp.arange(logits_BTV.shape[-1])
     is_target_BTV = vocabulary_V == target_ids_BT[..., None]
@@ -35,6 +39,8 @@ def mean_over_tokens(values_BT: jax.Array, weights_BT: jax.Array) -> tuple[jax.A
         >>> [float(x) for x in mean_over_tokens(jnp.array([[4.0, 8.0]]), jnp.array([[1.0, 0.0]]))]
         [4.0, 4.0, 1.0]
     """
+    check_shape("values_BT", values_BT)
+    check_shape("weights_BT", weights_BT, B=values_BT.shape[0], T=values_BT.shape[1])
     weights_BT = jnp.asarray(weights_BT, jnp.float32)  # in bfloat16 a count would stop at 256
     counted_BT = weights_BT != 0
     total = jnp.where(counted_BT, values_BT * weights_BT, 0).sum()

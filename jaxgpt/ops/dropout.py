@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
 
 from jaxgpt.config import RequestError
 
-Site = Literal["embedding", "attention_weights", "attention_update", "ffn_update"]
-_SITES: tuple[Site, ...] = ("embedding", "attention_weights", "attention_update", "ffn_update")
+Site = Literal[
+    "embedding",
+    "attention_weights",
+    "attention_update",
+    "ffn_update",
+    "cross_attention_weights",
+    "cross_attention_update",
+]
+_SITES: tuple[Site, ...] = get_args(Site)
+_ENCODER = 2**32 - 1  # a number that no layer has
 
 
 def site_key(key: jax.Array | None, site: Site) -> jax.Array | None:
@@ -21,6 +29,11 @@ def site_key(key: jax.Array | None, site: Site) -> jax.Array | None:
 def layer_key(key: jax.Array | None, layer: int) -> jax.Array | None:
     """Return the key of one block (None stays None); the embedding uses layer -1."""
     return None if key is None else jax.random.fold_in(key, layer + 1)
+
+
+def encoder_key(key: jax.Array | None) -> jax.Array | None:
+    """Return the key of an encoder_decoder's encoder, whose layers are counted by themselves (None stays None)."""
+    return None if key is None else jax.random.fold_in(key, _ENCODER)
 
 
 def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
+from .contracts import check_shape
+
 
 def embed(ids_BT: jax.Array, table_VC: jax.Array) -> jax.Array:
     """Return the row of `table_VC` for each id, [B,T,C].
@@ -14,12 +16,17 @@ def embed(ids_BT: jax.Array, table_VC: jax.Array) -> jax.Array:
     An id outside 0..V-1 gives a row of NaN: inside a compiled program nothing can be raised, and JAX's usual
     clamping (or, for negative ids, counting from the end) would hide the mistake.
     """
+    check_shape("table_VC", table_VC)
     rows = jnp.asarray(table_VC).at[ids_BT]
     return rows.get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
 
 
 def vocabulary_logits(
-    hidden_BTC: jax.Array, head: Mapping[str, jax.Array], embedding_VC: jax.Array | None
+    hidden_BTC: jax.Array,
+    head: Mapping[str, jax.Array],
+    embedding_VC: jax.Array | None,
+    *,
+    soft_cap: float | None = None,
 ) -> jax.Array:
     """Score each hidden state against each vocabulary entry, in float32.
 
@@ -27,14 +34,25 @@ def vocabulary_logits(
         hidden_BTC: Final hidden states.
         head: `kernel` [C,V] when the head is untied, and `bias` [V] where the architecture has one.
         embedding_VC: The token embedding when the head is tied to it, else None.
+        soft_cap: Bound of the logits, as cap * tanh(logits / cap) (Gemma 2, arXiv 2408.00118, section 2); None
+            leaves them.
 
     Returns:
         logits_BTV, float32.
+
+    Raises:
+        RequestError: a matrix or a bias that does not fit.
     """
+    check_shape("hidden_BTC", hidden_BTC)
+    C = hidden_BTC.shape[-1]
     if embedding_VC is None:
         spec, matrix = "btc,cv->btv", head["kernel"]
+        check_shape("kernel_CV", matrix, C=C)
     else:
         spec, matrix = "btc,vc->btv", embedding_VC
-    matrix = matrix.astype(hidden_BTC.dtype)
-    logits_BTV = jnp.einsum(spec, hidden_BTC, matrix, preferred_element_type=jnp.float32)
-    return logits_BTV + head["bias"] if "bias" in head else logits_BTV
+        check_shape("embedding_VC", matrix, C=C)
+    logits_BTV = jnp.einsum(spec, hidden_BTC, matrix.astype(hidden_BTC.dtype), preferred_element_type=jnp.float32)
+    if "bias" in head:
+        check_shape("bias_V", head["bias"], V=logits_BTV.shape[-1])
+        logits_BTV = logits_BTV + head["bias"]
+    return logits_BTV if soft_cap is None else soft_cap * jnp.tanh(logits_BTV / soft_cap)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxgpt.config import ExecutionConfig, ModelConfig
-from jaxgpt.model.functional import apply, check_batch
+from jaxgpt.model.functional import apply, check_batch, inputs_of
 from jaxgpt.ops.cross_entropy import token_cross_entropy
 
 Batch = Mapping[str, Any]
@@ -36,7 +36,7 @@ def make_evaluation_step(model: ModelConfig, execution: ExecutionConfig) -> Eval
 
     def evaluation_step(params: Mapping[str, Any], batch: Batch) -> tuple[jax.Array, jax.Array]:
         check_batch(batch)
-        logits_BTV = apply(model, params, batch["token_ids_BT"], execution=execution)
+        logits_BTV = apply(model, params, **inputs_of(batch), execution=execution)
         nats_BT = token_cross_entropy(logits_BTV, batch["target_ids_BT"])
         counted_BT = batch["weights_BT"] != 0
         return jnp.where(counted_BT, nats_BT * batch["weights_BT"], 0).sum(axis=1), batch["weights_BT"].sum(axis=1)

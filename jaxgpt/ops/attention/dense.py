@@ -6,16 +6,17 @@ import jax
 import jax.numpy as jnp
 
 from ..dropout import dropout
+from .masks import Mask
 
 # Finite, so that no -inf - -inf can turn into NaN; exp of it is 0 in float32.
-_MASKED = -1e30
+_HIDDEN = -1e30
 
 
 def dense_attention(
     q_BTHD: jax.Array,
-    k_BSHD: jax.Array,
-    v_BSHD: jax.Array,
-    mask_TS: jax.Array | None,
+    k_BSKD: jax.Array,
+    v_BSKD: jax.Array,
+    mask: Mask,
     *,
     scale: float,
     dropout_rate: float,
@@ -23,13 +24,21 @@ def dense_attention(
 ) -> jax.Array:
     """Return softmax(scale * q k^T, masked) v, in the layout that XLA turns into two batched matmuls.
 
-    Every row must see at least one key, as it does under the causal and the full mask.
+    The query heads that share a key head stand one below the other as rows of one matrix, [G*T,D], so that no key is
+    copied.
     """
-    q_BHTD, k_BHSD, v_BHSD = (x.swapaxes(1, 2) for x in (q_BTHD * scale, k_BSHD, v_BSHD))
-    scores_BHTS = jnp.einsum("bhtd,bhsd->bhts", q_BHTD, k_BHSD, preferred_element_type=jnp.float32)
-    if mask_TS is not None:
-        scores_BHTS = jnp.where(mask_TS, scores_BHTS, _MASKED)
+    B, T, H, D = q_BTHD.shape
+    S, K = k_BSKD.shape[1:3]
+    q_BKRD = (q_BTHD * scale).swapaxes(1, 2).reshape(B, K, H // K * T, D)
+    k_BKSD, v_BKSD = (x_BSKD.swapaxes(1, 2) for x_BSKD in (k_BSKD, v_BSKD))
+    scores_BKRS = jnp.einsum("bkrd,bksd->bkrs", q_BKRD, k_BKSD, preferred_element_type=jnp.float32)
+    scores_BHTS = scores_BKRS.reshape(B, H, T, S)
+    visible = mask.visible(T, S)
+    if visible is not None:
+        scores_BHTS = jnp.where(visible, scores_BHTS, _HIDDEN)
     weights_BHTS = jax.nn.softmax(scores_BHTS, axis=-1)
-    kept_BHTS = dropout(weights_BHTS, dropout_rate, dropout_key).astype(v_BHSD.dtype)
-    heads_BHTD = jnp.einsum("bhts,bhsd->bhtd", kept_BHTS, v_BHSD, preferred_element_type=jnp.float32)
-    return heads_BHTD.astype(q_BTHD.dtype).swapaxes(1, 2)
+    if mask.may_hide_everything:
+        weights_BHTS = jnp.where(visible.any(axis=-1, keepdims=True), weights_BHTS, 0)
+    kept_BKRS = dropout(weights_BHTS, dropout_rate, dropout_key).astype(v_BKSD.dtype).reshape(scores_BKRS.shape)
+    heads_BKRD = jnp.einsum("bkrs,bksd->bkrd", kept_BKRS, v_BKSD, preferred_element_type=jnp.float32)
+    return heads_BKRD.astype(q_BTHD.dtype).reshape(B, H, T, D).swapaxes(1, 2)

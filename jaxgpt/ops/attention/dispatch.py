@@ -12,7 +12,7 @@ from jaxgpt.config import RequestError, nearest
 from ..contracts import check_floating, check_shape
 from ..taps import Tap, no_tap
 from .dense import dense_attention
-from .mask import Mask, build_mask
+from .masks import Mask, NamedMask, as_mask
 from .reference import reference_attention
 
 Implementation = Literal["auto", "reference", "dense"]
@@ -37,10 +37,10 @@ def _choose(implementation: str, tap: Tap) -> str:
 
 def attention(
     q_BTHD: jax.Array,
-    k_BSHD: jax.Array,
-    v_BSHD: jax.Array,
+    k_BSKD: jax.Array,
+    v_BSKD: jax.Array,
     *,
-    mask: Mask = "causal",
+    mask: Mask | NamedMask = "causal",
     implementation: Implementation = "auto",
     scale: float | None = None,
     dropout_rate: float = 0.0,
@@ -51,10 +51,11 @@ def attention(
 
     Args:
         q_BTHD: Queries, [B,T,H,D].
-        k_BSHD: Keys, [B,S,H,D].
-        v_BSHD: Values, [B,S,H,D].
-        mask: "causal" (the queries are the last T of the S positions, each sees itself and what lies before) or
-            "full" (each query sees every key).
+        k_BSKD: Keys, [B,S,K,D]; each of the K heads serves H/K query heads in a row (Ainslie et al. 2023,
+            arXiv 2305.13245).
+        v_BSKD: Values, [B,S,K,D].
+        mask: "causal" (the queries are the last T of the S positions, each sees itself and what lies before), "full"
+            (each query sees every key), or one built by `jaxgpt.masks`. A query that sees nothing gives zeros.
         implementation: "reference" (textbook), "dense" (laid out for XLA), or "auto": dense, and reference where a
             tap asks for scores. A named one is used or refused.
         scale: Factor of the scores; None means 1/sqrt(D).
@@ -74,19 +75,21 @@ def attention(
         (1, 3, 2, 4)
     """
     check_shape("q_BTHD", q_BTHD)
-    B, T, H, D = q_BTHD.shape
-    check_shape("k_BSHD", k_BSHD, B=B, H=H, D=D)
-    S = k_BSHD.shape[1]
-    check_shape("v_BSHD", v_BSHD, B=B, S=S, H=H, D=D)
-    for name, array in (("q_BTHD", q_BTHD), ("k_BSHD", k_BSHD), ("v_BSHD", v_BSHD)):
+    B, _, H, D = q_BTHD.shape
+    check_shape("k_BSKD", k_BSKD, B=B, D=D)
+    S, K = k_BSKD.shape[1:3]
+    check_shape("v_BSKD", v_BSKD, B=B, S=S, K=K, D=D)
+    if H % K:
+        raise RequestError(f"attention: {H} query heads for {K} key heads; K must divide H")
+    for name, array in (("q_BTHD", q_BTHD), ("k_BSKD", k_BSKD), ("v_BSKD", v_BSKD)):
         check_floating(name, array)
     chosen = _choose(implementation, tap)
     options = {"tap": tap} if chosen == "reference" else {}
     return _IMPLEMENTATIONS[chosen](
         q_BTHD,
-        k_BSHD,
-        v_BSHD,
-        build_mask(mask, T, S),
+        k_BSKD,
+        v_BSKD,
+        as_mask(mask),
         scale=1 / math.sqrt(D) if scale is None else scale,
         dropout_rate=dropout_rate,
         dropout_key=dropout_key,

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 
 from ..dropout import dropout
 from ..taps import Tap, no_tap
+from .masks import Mask
 
 
-def masked_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """Return the softmax over the last axis with masked scores counted as -inf: their weight is exactly 0.
+def masked_softmax(scores: jax.Array, visible: jax.Array | None) -> jax.Array:
+    """Return the softmax over the last axis with hidden scores counted as -inf: their weight is exactly 0.
 
     A row that sees nothing gives zeros, with zero gradients.
 
@@ -18,27 +19,29 @@ def masked_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
         >>> masked_softmax(jnp.zeros((1, 3)), jnp.array([[True, True, False]])).tolist()
         [[0.5, 0.5, 0.0]]
     """
-    return jax.nn.softmax(scores, axis=-1, where=mask)
+    return jax.nn.softmax(scores, axis=-1, where=visible)
 
 
 def reference_attention(
     q_BTHD: jax.Array,
-    k_BSHD: jax.Array,
-    v_BSHD: jax.Array,
-    mask_TS: jax.Array | None,
+    k_BSKD: jax.Array,
+    v_BSKD: jax.Array,
+    mask: Mask,
     *,
     scale: float,
     dropout_rate: float,
     dropout_key: jax.Array | None,
     tap: Tap = no_tap,
 ) -> jax.Array:
-    """Return softmax(scale * q k^T, masked) v, step by step.
+    """Return softmax(scale * q k^T, masked) v, step by step; a key head is written out for each query head it serves.
 
     The tap sees `scores` (scaled, before the mask) and `weights` (after the softmax, before dropout), both [B,H,T,S].
     """
+    T, H, S, K = q_BTHD.shape[1], q_BTHD.shape[2], k_BSKD.shape[1], k_BSKD.shape[2]
+    k_BSHD, v_BSHD = (jnp.repeat(x_BSKD, H // K, axis=2) for x_BSKD in (k_BSKD, v_BSKD))
     products_BHTS = jnp.einsum("bthd,bshd->bhts", q_BTHD, k_BSHD, preferred_element_type=jnp.float32)
     scores_BHTS = tap("scores", products_BHTS * scale)
-    weights_BHTS = tap("weights", masked_softmax(scores_BHTS, mask_TS))
+    weights_BHTS = tap("weights", masked_softmax(scores_BHTS, mask.visible(T, S)))
     kept_BHTS = dropout(weights_BHTS, dropout_rate, dropout_key).astype(v_BSHD.dtype)
     heads_BTHD = jnp.einsum("bhts,bshd->bthd", kept_BHTS, v_BSHD, preferred_element_type=jnp.float32)
     return heads_BTHD.astype(q_BTHD.dtype)
