@@ -20,7 +20,7 @@ _HOMES = {
     "count_parameters": "jaxgpt.model.buckets",
     "generate": "jaxgpt.generation.generate",
     "init": "jaxgpt.model.parameters",
-    "load": "jaxgpt.runs.saved",
+    "load": "jaxgpt.interop.opening",
     "loss": "jaxgpt.model.functional",
     "masks": "jaxgpt.ops.attention",
     "save": "jaxgpt.runs.saved",

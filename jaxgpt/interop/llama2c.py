@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -18,9 +19,10 @@ from .pairing import halved
 
 _HEADER = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "max_seq_len")
 _HEADER_BYTES = 4 * len(_HEADER)
-_LATER_VERSIONS = 0x616B3432  # "ak42", how the files of versions 1 and 2 begin
+_LATER_VERSIONS = b"24ka"  # how the files of versions 1 and 2 begin
+_TABLES = "cosines and sines"  # of the rotation, which follow from the sizes: llama2.c itself skips them
 # The arrays in their order; those with `{i}` lie one block after another.
-_BEFORE_TABLES = (
+_ARRAYS = (
     ("token_embedding", "V C"),
     ("blocks_{i}/ln1/scale", "C"),
     ("blocks_{i}/attention/q/kernel", "HD C"),
@@ -32,8 +34,9 @@ _BEFORE_TABLES = (
     ("blocks_{i}/ffn/down/kernel", "C F"),
     ("blocks_{i}/ffn/up/kernel", "F C"),
     ("final_norm/scale", "C"),
+    (_TABLES, ""),
+    ("lm_head/kernel", "V C"),  # only where it is not tied
 )
-_AFTER_TABLES = (("lm_head/kernel", "V C"),)  # only where it is not tied
 
 
 def read_file_config(path: Path) -> ModelConfig:
@@ -46,15 +49,15 @@ def read_file_config(path: Path) -> ModelConfig:
     """
     with path.open("rb") as file:
         head = file.read(_HEADER_BYTES)
-    numbers = dict(zip(_HEADER, np.frombuffer(head, "<i4").tolist(), strict=False)) if len(head) == _HEADER_BYTES else {}
-    if numbers.get("dim") == _LATER_VERSIONS:
+    if head[:4] == _LATER_VERSIONS:
         raise RequestError(f"{path} is a llama2.c file of a later version; jaxgpt reads version 0, export it as that")
-    if not numbers or any(number == 0 or (number < 0 and name != "vocab_size") for name, number in numbers.items()):
-        raise RequestError(f"{path} is no llama2.c file: it does not begin with seven sizes; check the path")
+    if len(head) < _HEADER_BYTES:
+        raise RequestError(f"{path} has {len(head)} bytes, less than the header of a llama2.c file; check the path")
+    numbers = dict(zip(_HEADER, np.frombuffer(head, "<i4").tolist(), strict=True))
     try:
         config = _config(numbers)
-    except RequestError as error:
-        raise RequestError(f"{path} is no llama2.c file, or damaged: {error}") from None
+    except (RequestError, ZeroDivisionError) as error:
+        raise RequestError(f"{path} is no llama2.c file, its first seven numbers are no sizes: {error}") from None
     expected, got = _HEADER_BYTES + 4 * _floats(config), path.stat().st_size
     if got != expected:
         sizes = ", ".join(f"{name} {number}" for name, number in numbers.items())
@@ -89,7 +92,7 @@ def _config(numbers: dict[str, int]) -> ModelConfig:
 
 
 def _tables(config: ModelConfig) -> int:
-    """Floats of the stored cosines and sines, which follow from the sizes."""
+    """Floats of the tables of cosines and sines."""
     return 2 * config.context_length * (config.head_width // 2)
 
 
@@ -107,19 +110,26 @@ def read_file(path: Path) -> Reading:
         RequestError: see `read_file_config`.
     """
     config = read_file_config(path)
-    floats = np.fromfile(path, "<f4", offset=_HEADER_BYTES)
+    leaves = _leaves(config, np.fromfile(path, "<f4", offset=_HEADER_BYTES))
+    config, params = halved(config, nested({name: jnp.array(leaf) for name, leaf in leaves.items()}))
+    return Reading(config, params, None, "llama2.c file, float32")
+
+
+def _leaves(config: ModelConfig, floats: np.ndarray) -> dict[str, np.ndarray]:
+    """Cut the file's floats into parameters."""
     specs = dict(walk(parameter_specs(config)))
-    leaves: dict[str, np.ndarray] = {}
-    at = 0
-    for table, skipped in ((_BEFORE_TABLES, _tables(config)), (_AFTER_TABLES, 0)):
-        for pattern, form in table:
-            paths = [pattern.replace("{i}", str(i)) for i in range(config.layers if "{i}" in pattern else 1)]
-            for tree_path in paths:
-                if tree_path in specs:
-                    spec = specs[tree_path]
-                    stored = floats[at : at + spec.size].reshape(stored_shape(spec, form))
-                    leaves[tree_path] = from_stored(stored, spec, form)
-                    at += spec.size
-        at += skipped
-    config, params = halved(config, nested(leaves))
-    ...
+    leaves, at = {}, 0
+    for name, form in _each_array(config):
+        if name == _TABLES:
+            at += _tables(config)
+        elif name in specs:
+            spec = specs[name]
+            leaves[name] = from_stored(floats[at : at + spec.size].reshape(stored_shape(spec, form)), spec, form)
+            at += spec.size
+    return leaves
+
+
+def _each_array(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    for pattern, form in _ARRAYS:
+        for i in range(config.layers if "{i}" in pattern else 1):
+            yield pattern.replace("{i}", str(i)), form
