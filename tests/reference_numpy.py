@@ -20,19 +20,33 @@ def gelu(x, kind):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
+def activation(x, config):
+    if config.ffn == "relu":
+        return np.maximum(x, 0)
+    return x / (1 + np.exp(-x)) if config.ffn == "swiglu" else gelu(x, config.gelu)
+
+
 def layer_norm(x, scale, bias, epsilon):
     mean = x.mean(-1, keepdims=True)
     variance = ((x - mean) ** 2).mean(-1, keepdims=True)
     return (x - mean) / np.sqrt(variance + epsilon) * scale + (0.0 if bias is None else bias)
 
 
+def rms_norm(x, scale, bias, epsilon):
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon) * scale + (0.0 if bias is None else bias)
+
+
 def softmax(scores):
-    exponentials = np.exp(scores - scores.max(-1, keepdims=True))
-    return exponentials / exponentials.sum(-1, keepdims=True)
+    """Rows of -inf alone give zeros."""
+    largest = scores.max(-1, keepdims=True)
+    exponentials = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
+    return exponentials / np.maximum(exponentials.sum(-1, keepdims=True), 1e-300)
 
 
 def visible(mask, T, S):
-    """Row t of the last T positions sees keys 0 .. S - T + t; under the full mask, all."""
+    """Row t of the last T positions sees keys 0 .. S - T + t; under the full mask, all; an array is itself."""
+    if not isinstance(mask, str):
+        return mask
     see = np.ones((T, S), bool)
     if mask == "causal":
         for t in range(T):
@@ -63,26 +77,91 @@ def project(x, params, spec):
     return np.einsum(spec, x, params["kernel"]) + params.get("bias", 0.0)
 
 
-def forward(config, params, ids):
-    """Return the logits of every position of a batch of ids, [B,T,V]."""
+def rotate(x, positions, config):
+    """Turn pair i of position p by p theta^(-2i/D), as multiplication of complex numbers; no stretching."""
+    D = x.shape[-1]
+    turn = np.exp(1j * positions[..., None, None] * config.rope_theta ** (-np.arange(0, D, 2) / D))
+    if config.rope_pairing == "interleaved":
+        turned = (x[..., ::2] + 1j * x[..., 1::2]) * turn
+        return np.stack([turned.real, turned.imag], -1).reshape(x.shape)
+    turned = (x[..., : D // 2] + 1j * x[..., D // 2 :]) * turn
+    return np.concatenate([turned.real, turned.imag], -1)
+
+
+class _Forward:
+    """The formulas of one architecture, in the order of the tree."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def norm(self, x, p):
+        norm = rms_norm if self.config.norm == "rmsnorm" else layer_norm
+        return norm(x, p["scale"], p.get("bias"), self.config.norm_epsilon)
+
+    def attention(self, x, source, p, see, positions):
+        config = self.config
+        q, k, v = (project(y, p[n], "btc,chd->bthd") for y, n in ((x, "q"), (source, "k"), (source, "v")))
+        if config.qk_norm:
+            q, k = (rms_norm(y, p[n]["scale"], None, config.norm_epsilon) for y, n in ((q, "q_norm"), (k, "k_norm")))
+        if config.position == "rope" and positions is not None:
+            q, k = rotate(q, positions, config), rotate(k, positions, config)
+        group = q.shape[2] // k.shape[2]
+        k, v = (np.stack([y[:, :, h // group] for h in range(q.shape[2])], 2) for y in (k, v))
+        heads = attention(q, k, v, see, 1 / math.sqrt(q.shape[-1]))
+        return project(heads, p["out"], "bthd,hdc->btc")
+
+    def ffn(self, x, p):
+        up = project(x, p["up"], "btc,cf->btf")
+        if "gate" in p:
+            return project(
+                activation(project(x, p["gate"], "btc,cf->btf"), self.config) * up, p["down"], "btf,fc->btc"
+            )
+        return project(activation(up, self.config), p["down"], "btf,fc->btc")
+
+    def stack(self, ids, embedding, p, real, causal, source=None, source_real=None):
+        config, T = self.config, ids.shape[1]
+        positions = np.maximum(np.cumsum(real, 1) - 1, 0)
+        x = embedding[ids]
+        if config.position == "learned":
+            x = x + p["position_embedding"][positions]
+        if config.position == "sinusoidal":
+            angle = positions[..., None] / 10000 ** (np.arange(config.width) // 2 * 2 / config.width)
+            x = x + np.where(np.arange(config.width) % 2, np.cos(angle), np.sin(angle))
+        distance = np.arange(T)[:, None] - np.arange(T)
+        see = (distance >= 0) | (not causal)
+        if config.window is not None:
+            see = see & (abs(distance) < config.window)
+        see = (see & real[:, None, :])[:, None]
+        for i in range(sum(name.startswith("blocks_") for name in p)):
+            block = p[f"blocks_{i}"]
+            y = self.norm(x, block["ln1"])
+            x = x + self.attention(y, y, block["attention"], see, positions)
+            if source is not None:
+                see_source = source_real[:, None, None, :]
+                y = self.norm(x, block["ln_cross"])
+                x = x + self.attention(y, source, block["cross_attention"], see_source, None)
+            x = x + self.ffn(self.norm(x, block["ln2"]), block["ffn"])
+        return self.norm(x, p["final_norm"])
+
+
+def forward(config, params, ids, mask=None, source=None, source_mask=None):
+    """Return the logits of every position of a batch of ids, [B,T,V]; masks are true at real tokens."""
     params = float64(params)
+    embedding, model = params["token_embedding"], _Forward(config)
 
-    def norm(x, p):
-        return layer_norm(x, p["scale"], p.get("bias"), config.norm_epsilon)
+    def real(mask, ids):
+        return np.ones(ids.shape, bool) if mask is None else mask
 
-    x = params["token_embedding"][ids]
-    if "position_embedding" in params:
-        x = x + params["position_embedding"][: ids.shape[1]]
-    for i in range(config.layers):
-        block = params[f"blocks_{i}"]
-        q, k, v = (project(norm(x, block["ln1"]), block["attention"][n], "btc,chd->bthd") for n in "qkv")
-        heads = attention(q, k, v, "causal", 1 / math.sqrt(config.width // config.heads))
-        x = x + project(heads, block["attention"]["out"], "bthd,hdc->btc")
-        hidden = gelu(project(norm(x, block["ln2"]), block["ffn"]["up"], "btc,cf->btf"), config.gelu)
-        x = x + project(hidden, block["ffn"]["down"], "btf,fc->btc")
-    x = norm(x, params["final_norm"])
+    states, source_real = None, None
+    if config.family == "encoder_decoder":
+        source_real = real(source_mask, source)
+        states = model.stack(source, embedding, params["encoder"], source_real, causal=False)
+    causal = config.family != "encoder"
+    x = model.stack(ids, embedding, params, real(mask, ids), causal, states, source_real)
     head = params.get("lm_head", {})
-    return x @ head.get("kernel", params["token_embedding"].T) + head.get("bias", 0.0)
+    logits = x @ head.get("kernel", embedding.T) + head.get("bias", 0.0)
+    cap = config.logit_soft_cap
+    return logits if cap is None else cap * np.tanh(logits / cap)
 
 
 def token_nats(logits, targets):

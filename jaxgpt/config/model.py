@@ -9,7 +9,7 @@ from .errors import RequestError
 from .section import Section, option
 
 # {field: (the field it depends on, the values of that field under which it means something)}
-_MEANS_SOMETHING_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
+MEANS_SOMETHING_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
     "encoder_layers": ("family", ("encoder_decoder",)),
     "gelu": ("ffn", ("gelu", "geglu")),
     "rope_theta": ("position", ("rope",)),
@@ -128,9 +128,9 @@ class ModelConfig(Section):
     def _check_meanings(self) -> None:
         """Refuse a field that was set and would mean nothing."""
         for field in dataclasses.fields(self):
-            if field.name not in _MEANS_SOMETHING_WITH or getattr(self, field.name) == field.default:
+            if field.name not in MEANS_SOMETHING_WITH or getattr(self, field.name) == field.default:
                 continue
-            owner, values = _MEANS_SOMETHING_WITH[field.name]
+            owner, values = MEANS_SOMETHING_WITH[field.name]
             if getattr(self, owner) not in values:
                 raise RequestError(
                     f"model.{field.name} {getattr(self, field.name)} means nothing with model.{owner} "

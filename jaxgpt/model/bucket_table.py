@@ -35,7 +35,7 @@ def _key_heads(config: ModelConfig) -> str:
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     """Names and formulas to the left, numbers to the right, in columns at least as wide as GPT-2's."""
-    names, formulas = (max(least, *(len(row[i]) + 2 for row in rows)) for i, least in ((0, 19), (1, 22)))
+    names, formulas = (max(least, *(len(row[i]) + 1 for row in rows)) for i, least in ((0, 19), (1, 22)))
     return [f"{a:<{names}}{b:<{formulas}}{c:>10}{d:>15}{e:>10}".rstrip() for a, b, c, d, e in rows]
 
 

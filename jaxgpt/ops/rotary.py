@@ -1,6 +1,7 @@
 """Rotary positions: queries and keys turn by an angle that grows with the position.
 
-The product of a rotated query and a rotated key then depends on the distance between them alone (Su et al. 2021, arXiv 2104.09864).
+The product of a rotated query and a rotated key then depends on the distance between them alone
+(Su et al. 2021, arXiv 2104.09864).
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 import dataclasses
 import json
+from typing import get_args
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from jaxgpt.config import RequestError, RunConfig, compose, flatten, from_nested, load_preset, read_toml
+from jaxgpt.config import ModelConfig, RequestError, RunConfig, compose, flatten, from_nested, load_preset, read_toml
 from jaxgpt.config.compose import setting_names
+from jaxgpt.config.model import MEANS_SOMETHING_WITH
 from jaxgpt.config.section import parse_text
 
 
@@ -115,13 +117,30 @@ def number(cls, name):
 def value(cls, name):
     """A strategy for any field, from its type."""
     hint = cls.hint(name)
-    parts = getattr(hint, "__args__", (hint,))
-    if all(isinstance(part, str) for part in parts):
-        return st.sampled_from(parts)
+    parts = get_args(hint) or (hint,)
+    choices = [choice for part in (hint, *parts) for choice in get_args(part) if isinstance(choice, str)]
     optional = st.none() if type(None) in parts else st.nothing()
+    if choices:
+        return optional | st.sampled_from(choices)
     if bool in parts:
         return st.booleans()
     return optional | (st.text(max_size=20) if str in parts else number(cls, name))
+
+
+def make_model_agree(model, draw):
+    """Let heads, widths and rotations fit each other, and leave alone what would mean nothing."""
+    model["kv_heads"] = draw(st.integers(1, 8))
+    model["heads"] = model["kv_heads"] * draw(st.integers(1, 8))
+    model["head_size"] = 2 * draw(st.integers(1, 32))
+    if draw(st.booleans()):
+        model["width"], model["head_size"] = 2 * model["heads"] * draw(st.integers(1, 64)), None
+    model["rope_original_context"] = draw(st.integers(1, 10_000))
+    model["rope_high_rotations"] = model["rope_low_rotations"] + draw(st.integers(1, 10))
+    for field in dataclasses.fields(ModelConfig):
+        if field.name in MEANS_SOMETHING_WITH:
+            owner, values = MEANS_SOMETHING_WITH[field.name]
+            if model[owner] not in values:
+                model[field.name] = field.default
 
 
 @st.composite
@@ -132,7 +151,7 @@ def run_configs(draw):
         for section, cls in RunConfig.sections().items()
     }
     model, train, optimizer = nested["model"], nested["train"], nested["optimizer"]
-    model["width"] = model["heads"] * draw(st.integers(1, 64))
+    make_model_agree(model, draw)
     share = nested["mesh"]["data"] or 1
     train["batch_size"] = train["accumulate"] * share * draw(st.integers(1, 8))
     optimizer["final_learning_rate"] = min(optimizer["final_learning_rate"], optimizer["learning_rate"])

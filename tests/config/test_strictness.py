@@ -92,13 +92,16 @@ def test_a_whole_number_may_stand_for_a_number():
 
 def test_a_width_that_the_heads_do_not_divide_names_the_nearest_that_fit():
     message = refusal(ModelConfig, width=130, heads=4)
-    assert message == ("model.width 130 is not divisible by model.heads 4; use 2 or 5 heads, or width 128 or 132")
+    assert message == (
+        "model.width 130 is not divisible by model.heads 4; use 2 or 5 heads, width 128 or 132, "
+        "or a model.head_size of its own"
+    )
     for heads, width in ((2, 130), (5, 130), (4, 128), (4, 132)):
         ModelConfig(width=width, heads=heads)
 
 
 def test_the_advice_for_more_heads_than_features_is_itself_valid():
-    assert refusal(ModelConfig, width=4, heads=8).endswith("use 4 heads, or width 8")
+    assert refusal(ModelConfig, width=4, heads=8).endswith("use 4 heads, width 8, or a model.head_size of its own")
     ModelConfig(width=4, heads=4), ModelConfig(width=8, heads=8)
 
 

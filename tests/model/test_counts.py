@@ -81,7 +81,9 @@ def test_the_buckets_sum_to_what_init_builds(name):
 def test_each_buckets_formula_evaluates_to_its_number(config):
     sizes = {
         "V": config.vocab_size, "T": config.context_length, "C": config.width,
-        "H": config.heads, "D": config.width // config.heads, "F": config.ffn_width or 4 * config.width,
+        "H": config.heads, "K": config.kv_heads or config.heads,
+        "D": config.head_size or config.width // config.heads,
+        "F": config.ffn_width or 4 * config.width,
     }  # fmt: skip
     for bucket in count_parameters(config).buckets:
         value = sum(
@@ -90,7 +92,8 @@ def test_each_buckets_formula_evaluates_to_its_number(config):
         )
         assert value == (bucket.total if bucket.per_block is None else bucket.per_block), bucket.name
         if bucket.per_block is not None:
-            assert bucket.total == config.layers * bucket.per_block
+            encoder = bucket.name.startswith("encoder/")
+            assert bucket.total == bucket.per_block * ((config.encoder_layers if encoder else None) or config.layers)
 
 
 def test_the_buckets_follow_the_tree():

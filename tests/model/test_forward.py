@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference_numpy
-from small_models import ARCHITECTURES, SMALL, random_batch, random_ids, random_parameters
+from small_models import ARCHITECTURES, SMALL, random_batch, random_ids, random_inputs, random_parameters
 
 import jaxgpt
 from jaxgpt import ExecutionConfig
@@ -21,10 +21,13 @@ def loss_and_gradients(params, batch):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_logits_are_those_of_the_formulas_in_float64(name):
     config = ARCHITECTURES[name]
-    params, ids = random_parameters(config), random_ids(config)
-    logits = jax.jit(jaxgpt.apply)(config, params, ids)
+    params, inputs = random_parameters(config), random_inputs(config)
+    logits = jax.jit(jaxgpt.apply)(config, params, **inputs)
     assert logits.dtype == jnp.float32
-    assert reference_numpy.relative_error(logits, reference_numpy.forward(config, params, ids)) < 1e-5
+    real = inputs["mask_BT"]
+    wanted = reference_numpy.forward(config, params, *inputs.values())
+    assert reference_numpy.relative_error(logits[real], wanted[real]) < 1e-5
+    assert np.isfinite(logits).all()
 
 
 def test_a_short_sequence_sees_the_first_positions():

@@ -9,6 +9,7 @@ import pytest
 import reference_numpy
 
 from jaxgpt.ops import cross_entropy
+from jaxgpt.ops.contracts import ContractError
 
 token_cross_entropy = jax.jit(cross_entropy.token_cross_entropy)
 mean_over_tokens = jax.jit(cross_entropy.mean_over_tokens)
@@ -119,3 +120,11 @@ def test_a_count_is_exact_whatever_type_the_weights_have(dtype):
     _, total, count = mean_over_tokens(jnp.ones((30, 21)), jnp.ones((30, 21), dtype))
     assert count.dtype == jnp.float32
     assert float(total) == float(count) == 630
+
+
+def test_targets_and_weights_of_another_shape_are_refused_not_broadcast():
+    logits = np.zeros((2, 3, 4), np.float32)
+    with pytest.raises(ContractError, match=r"target_ids_BT: expected shape \[B=2, T=3\], got \[2, 1\]"):
+        token_cross_entropy(logits, np.zeros((2, 1), int))
+    with pytest.raises(ContractError, match=r"weights_BT: expected shape \[B=2, T=3\], got \[2, 1\]"):
+        mean_over_tokens(np.zeros((2, 3)), np.ones((2, 1)))

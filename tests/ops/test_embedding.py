@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxgpt.ops.contracts import ContractError
 from jaxgpt.ops.embedding import embed, vocabulary_logits
 
 TABLE = np.arange(20, dtype=np.float32).reshape(5, 4)
@@ -50,3 +51,18 @@ def test_logits_are_float32_and_summed_in_float32():
     logits = vocabulary_logits(hidden, {}, table)
     assert logits.dtype == jnp.float32
     np.testing.assert_array_equal(logits, 4096)
+
+
+def test_the_soft_cap_bounds_the_logits_and_keeps_their_order():
+    hidden = np.random.default_rng(0).standard_normal((1, 3, 4)).astype(np.float32) * 10
+    plain = np.asarray(vocabulary_logits(hidden, {}, TABLE))
+    capped = np.asarray(vocabulary_logits(hidden, {}, TABLE, soft_cap=3.0))
+    np.testing.assert_allclose(capped, 3 * np.tanh(plain.astype(np.float64) / 3), rtol=1e-5)
+
+
+def test_a_head_that_does_not_fit_is_refused_not_broadcast():
+    hidden = np.ones((1, 2, 4), np.float32)
+    with pytest.raises(ContractError, match=r"bias_V: expected shape \[V=5\], got \[1\]"):
+        vocabulary_logits(hidden, {"bias": np.ones(1)}, TABLE)
+    with pytest.raises(ContractError, match=r"kernel_CV: expected shape \[C=4, V\], got \[5, 4\]"):
+        vocabulary_logits(hidden, {"kernel": TABLE}, None)

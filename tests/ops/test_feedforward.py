@@ -7,10 +7,11 @@ import pytest
 import reference_numpy
 
 from jaxgpt.ops import feedforward
+from jaxgpt.ops.contracts import ContractError
 from jaxgpt.ops.linear import linear as eager_linear
 
 gelu = jax.jit(feedforward.gelu, static_argnums=1)
-feed_forward = jax.jit(feedforward.feed_forward, static_argnames="gelu_kind")
+feed_forward = jax.jit(feedforward.feed_forward, static_argnames=("kind", "gelu_kind"))
 linear = jax.jit(eager_linear, static_argnames="contract")
 LINE = np.concatenate([np.linspace(-6, 6, 241), [-100.0, -30.0, 30.0, 100.0]])
 
@@ -49,6 +50,33 @@ def test_the_feed_forward_network_is_its_formula(kind, bias):
     wanted = hidden @ params["down"]["kernel"] + params["down"].get("bias", 0)
     params32 = jax.tree.map(lambda p: p.astype(np.float32), params)
     assert reference_numpy.relative_error(feed_forward(x, params32, gelu_kind=kind), wanted) < 1e-6
+
+
+@pytest.mark.parametrize("kind", ["relu", "swiglu", "geglu"])
+def test_the_other_networks_are_their_formulas(kind):
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((2, 3, 5)).astype(np.float32)
+    up, gate = rng.standard_normal((2, 5, 9))
+    params = {"up": {"kernel": up}, "gate": {"kernel": gate}, "down": {"kernel": rng.standard_normal((9, 5))}}
+    by_hand = {
+        "relu": np.maximum(x @ up, 0),
+        "swiglu": (x @ gate) / (1 + np.exp(-(x @ gate))) * (x @ up),
+        "geglu": reference_numpy.gelu(x @ gate, "tanh") * (x @ up),
+    }
+    wanted = by_hand[kind] @ params["down"]["kernel"]
+    params32 = jax.tree.map(lambda p: p.astype(np.float32), params)
+    got = feed_forward(x, params32, kind=kind, gelu_kind="tanh")
+    assert reference_numpy.relative_error(got, wanted) < 1e-6
+
+
+def test_matrices_and_biases_that_do_not_fit_are_refused_not_broadcast():
+    x, kernel = np.ones((1, 2, 3), np.float32), np.ones((3, 4), np.float32)
+    with pytest.raises(ContractError, match=r"x is \[1, 2, 3\], kernel is \[2, 4\]; expected the last 1 axes"):
+        eager_linear(x, {"kernel": kernel[:2]})
+    with pytest.raises(ContractError, match=r"bias is \[1\], expected \[4\]"):
+        eager_linear(x, {"kernel": kernel, "bias": np.ones(1)})
+    with pytest.raises(ContractError, match=r"down_FC: expected shape \[F=4, C=3\], got \[4, 1\]"):
+        feedforward.feed_forward(x, {"up": {"kernel": kernel}, "down": {"kernel": np.ones((4, 1))}})
 
 
 def test_a_tap_sees_the_hidden_features_before_and_after_gelu():

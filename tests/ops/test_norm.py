@@ -9,7 +9,8 @@ import pytest
 import reference_numpy
 from hypothesis import given, settings
 
-from jaxgpt.ops.norm import layer_norm
+from jaxgpt.config import RequestError
+from jaxgpt.ops.norm import layer_norm, rms_norm
 
 EPSILON = 1e-5
 ULP = np.finfo(np.float32).eps
@@ -86,3 +87,22 @@ def test_the_gradient_is_the_formulas():
     d = out * scale
     exact = (d - d.mean() - centred / spread**2 * (d * centred).mean()) / spread
     np.testing.assert_allclose(gradient, exact, rtol=1e-4, atol=1e-5)
+
+
+def test_rms_norm_is_the_formula_and_leaves_the_mean():
+    rng = np.random.default_rng(4)
+    x, scale, bias = rng.standard_normal((3, 5, 33)) * 7 + 2, *rng.standard_normal((2, 33))
+    for shift in (bias, None):
+        exact = reference_numpy.rms_norm(x, scale, shift, EPSILON)
+        got = jax.jit(rms_norm)(*(None if a is None else a.astype(np.float32) for a in (x, scale, shift)))
+        assert reference_numpy.relative_error(got, exact) < 1e-6
+    assert float(rms_norm(np.full(4, 3.0, np.float32), np.ones(4))[0]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("norm", [layer_norm, rms_norm])
+def test_a_scale_or_bias_of_another_width_is_refused_not_broadcast(norm):
+    x, ones = np.ones((2, 4), np.float32), np.ones(4, np.float32)
+    with pytest.raises(RequestError, match=r"scale_C: expected shape \[C=4\], got \[1\]"):
+        norm(x, np.ones(1, np.float32))
+    with pytest.raises(RequestError, match=r"bias_C: expected shape \[C=4\], got \[1\]"):
+        norm(x, ones, np.ones(1, np.float32))

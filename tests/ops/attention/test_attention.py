@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import reference_numpy
 
+from jaxgpt import masks
 from jaxgpt.config import RequestError
 from jaxgpt.ops.attention import attention, masked_softmax
 from jaxgpt.ops.contracts import ContractError
@@ -136,6 +137,45 @@ def test_a_tap_may_replace_the_weights():
     np.testing.assert_allclose(heads, np.broadcast_to(v[:, :1], v.shape), rtol=1e-6)
 
 
+REAL = np.array([[False, False, True, True, True, False], [True, True, False, True, True, True]])
+SEGMENTS = np.array([[1, 1, 2, 2, 2, 2], [1, 2, 2, 3, 3, 3]])
+MASKED = {  # mask, and whether some row sees nothing
+    "left padding": (masks.causal() & masks.padding(REAL), True),
+    "padding, both directions": (masks.padding(REAL), False),
+    "packed, windowed": (masks.causal() & masks.window(2) & masks.segments(SEGMENTS), False),
+    "nothing at all": (masks.padding(np.zeros((2, 6), bool)), True),
+    "packed and padded, both directions": (masks.segments(SEGMENTS) & masks.padding(REAL), True),
+}
+
+
+@functools.partial(jax.jit, static_argnames="implementation")
+def masked_heads_and_gradients(q, k, v, out, mask, *, implementation):
+    heads, pull = jax.vjp(lambda *qkv: attention(*qkv, mask=mask, implementation=implementation), q, k, v)
+    return heads, *pull(out)
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+@pytest.mark.parametrize("case", MASKED)
+def test_masked_attention_over_shared_key_heads_is_the_formula(case, key_heads, implementation):
+    mask, some_see_nothing = MASKED[case]
+    q, k, v, out = inputs(2, 6, 6, 4, 3, 1)
+    k, v = k[:, :, :key_heads], v[:, :, :key_heads]
+    visible = np.broadcast_to(mask.visible(6, 6), (2, 1, 6, 6))
+    assert (~visible.any(-1)).any() == some_see_nothing
+    k_all, v_all = (x.astype(np.float64)[:, :, np.arange(4) // (4 // key_heads)] for x in (k, v))
+    d_q, d_k, d_v = reference_numpy.attention_gradients(q, k_all, v_all, visible, 3**-0.5, out)
+    d_k, d_v = (d.reshape(2, 6, key_heads, 4 // key_heads, 3).sum(3) for d in (d_k, d_v))
+    wanted = (reference_numpy.attention(q, k_all, v_all, visible, 3**-0.5), d_q, d_k, d_v)
+    for mine, exact in zip(
+        masked_heads_and_gradients(q, k, v, out, mask, implementation=implementation), wanted, strict=True
+    ):
+        np.testing.assert_allclose(mine, exact, rtol=1e-5, atol=1e-5)
+    heads = masked_heads_and_gradients(q, k, v, out, mask, implementation=implementation)[0]
+    blind = np.broadcast_to(~visible.any(-1), (2, 4, 6)).swapaxes(1, 2)
+    assert (np.asarray(heads)[blind] == 0).all()
+
+
 def test_a_row_that_sees_nothing_gives_zeros_and_zero_gradients():
     mask = np.array([[True, False], [False, False]])
     scores = np.array([[3.0, 4.0], [5.0, 6.0]], np.float32)
@@ -151,12 +191,13 @@ X = np.zeros((2, 3, 2, 4), np.float32)
     ("arguments", "options", "words"),
     [
         ((X[0], X, X), {}, r"q_BTHD: expected shape \[B, T, H, D\], got \[3, 2, 4\]"),
-        ((X, X[..., :3], X), {}, r"k_BSHD: expected shape \[B=2, S, H=2, D=4\], got \[2, 3, 2, 3\]"),
-        ((X, X, X[:, :2]), {}, r"v_BSHD: expected shape \[B=2, S=3, H=2, D=4\], got \[2, 2, 2, 4\]"),
+        ((X, X[..., :3], X), {}, r"k_BSKD: expected shape \[B=2, S, K, D=4\], got \[2, 3, 2, 3\]"),
+        ((X, X, X[:, :2]), {}, r"v_BSKD: expected shape \[B=2, S=3, K=2, D=4\], got \[2, 2, 2, 4\]"),
         ((X.astype(int), X, X), {}, "q_BTHD: expected floating-point numbers, got int"),
-        ((X, X, X.astype(int)), {}, "v_BSHD: expected floating-point numbers, got int"),
-        ((X, X[:, :2], X[:, :2]), {}, "causal mask: 3 queries for 2 keys"),
-        ((X, X, X), {"mask": "causel"}, "mask: expected 'causal' or 'full', got 'causel'"),
+        ((X, X[:, :, [0, 1, 1]], X[:, :, [0, 1, 1]]), {}, "2 query heads for 3 key heads; K must divide H"),
+        ((X, X, X.astype(int)), {}, "v_BSKD: expected floating-point numbers, got int"),
+        ((X, X[:, :2], X[:, :2]), {}, "mask: 3 queries for 2 keys"),
+        ((X, X, X), {"mask": "causel"}, "mask: expected 'causal', 'full' or one built by jaxgpt.masks, got 'causel'"),
         ((X, X, X), {"implementation": "dens"}, "implementation 'dens' is not one of .*did you mean 'dense'"),
         ((X, X, X), {"implementation": "dense", "tap": lambda _, x: x}, "'dense' has no scores or weights to trace"),
         ((X, X, X), {"dropout_rate": 1.0}, "dropout rate: expected at least 0 and below 1"),
