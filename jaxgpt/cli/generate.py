@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxgpt.config import RequestError
 
+from .models import TOKENIZER_HELP, tokenizer_for, warn
 from .parser import Parser, number, seed, whole_number
 
 if TYPE_CHECKING:
@@ -23,32 +22,37 @@ def main(arguments: list[str]) -> int:
     import jax
 
     from jaxgpt.generation.generate import generate
-    from jaxgpt.runs.saved import load_run
+    from jaxgpt.interop.opening import open_model
 
-    config, params, tokenizer, step = load_run(Path(options.run), _warn)
+    model = open_model(options.run, warn)
+    tokenizer = tokenizer_for(model.config, model.tokenizer, options.tokenizer)
     if tokenizer is None:
-        raise RequestError(f"{options.run} holds no tokenizer; use jaxgpt.generate with ids from Python")
+        raise RequestError(
+            f"{options.run} holds no tokenizer; name its file or folder with --tokenizer, or use jaxgpt.generate "
+            "with ids from Python"
+        )
     prompts = _encode(options, tokenizer)
     new = options.max_new_tokens
     result = generate(
-        config.model,
-        params,
+        model.config,
+        model.params,
         prompts,
-        max_new_tokens=_room(config.model.context_length, prompts) if new is None else new,
+        max_new_tokens=_room(model.config.context_length, prompts) if new is None else new,
         temperature=options.temperature,
         top_k=options.top_k,
         top_p=options.top_p,
         key=jax.random.key(options.seed),
         context_policy=options.context_policy,
-        execution=config.execution,
+        execution=model.execution,
     )
-    _print(step, prompts, result.ids, tokenizer, as_json=options.json)
+    _print(model.step, prompts, result.ids, tokenizer, as_json=options.json)
     return 0
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(prog="jaxgpt generate", description="Continue a prompt with a trained model.")
-    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("run", metavar="RUN", help="a run directory, a Hugging Face folder or a llama2.c file")
+    parser.add_argument("--tokenizer", metavar="PATH", help=TOKENIZER_HELP)
     parser.add_argument(
         "--prompt", action="append", help="text to continue; may be given several times (default: a line break)"
     )
@@ -71,10 +75,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--json", action="store_true", help="print step, prompts, texts and ids as JSON (default: the texts)"
     )
     return parser.parse(arguments)
-
-
-def _warn(message: str) -> None:
-    print(f"jaxgpt: warning: {message}", file=sys.stderr)
 
 
 def _encode(options: argparse.Namespace, tokenizer: Tokenizer) -> list[list[int]]:

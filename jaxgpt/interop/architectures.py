@@ -9,6 +9,7 @@ from jaxgpt.config import ModelConfig, RequestError, nearest
 
 from .fields import REQUIRED, Always, Choice, Divides, Document, Entry, LayerWindows, Same
 from .keys import GPT2_KEYS, LLAMA_KEYS, KeyLayout
+from .other_fields import FIXED, WITHOUT_EFFECT
 from .rope import Rope
 
 Warn = Callable[[str], Any]
@@ -201,50 +202,6 @@ _QWEN3 = Architecture(
 
 ARCHITECTURES = {each.name: each for each in (_GPT2, _LLAMA, _MISTRAL, _QWEN2, _QWEN3)}
 
-# Fields that would change the computation under every model_type, and the value under which they do not
-_FIXED = {
-    "add_cross_attention": False,
-    "alibi": False,
-    "attn_logit_softcapping": None,
-    "chunk_size_feed_forward": 0,
-    "clip_qkv": None,
-    "cross_attention_hidden_size": None,
-    "embedding_multiplier": 1,
-    "final_logit_softcapping": None,
-    "is_encoder_decoder": False,
-    "logit_scale": None,
-    "logits_scaling": 1,
-    "no_rope_layers": None,
-    "original_max_position_embeddings": None,
-    "partial_rotary_factor": 1,
-    "per_layer_config": None,
-    "pruned_heads": {},
-    "quantization_config": None,
-    "query_pre_attn_scalar": None,
-    "residual_multiplier": 1,
-    "rope_interleaved": False,
-    "rotary_pct": 1,
-    "tie_encoder_decoder": False,
-}
-
-# Fields that no computed number depends on: provenance, generation defaults, labels, training set-ups
-_WITHOUT_EFFECT = frozenset(
-    """
-    _attn_implementation _attn_implementation_internal _commit_hash _flash_attn_2_enabled _from_model_config
-    _name_or_path _num_labels architectures attn_implementation bad_words_ids begin_suppress_tokens bos_token_id
-    decoder_start_token_id diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size eos_token_id
-    exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id gradient_checkpointing
-    id2label initializer_range is_decoder is_llama_config label2id length_penalty max_length min_length model_type
-    n_ctx name_or_path no_repeat_ngram_size num_beam_groups num_beams num_labels num_return_sequences
-    output_attentions output_hidden_states output_past output_scores pad_token_id predict_special_tokens prefix
-    problem_type remove_invalid_values repetition_penalty return_dict return_dict_in_generate sep_token_id
-    summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj suppress_tokens
-    task_specific_params temperature tf_legacy_loss tokenizer_class top_k top_p torch_dtype torchscript
-    transformers.js_config transformers_version typical_p unk_token_id unsloth_fixed unsloth_version use_bfloat16
-    use_cache
-    """.split()
-)
-
 
 def architecture_of(document: Document) -> Architecture:
     """Return the architecture that a `config.json` names.
@@ -284,12 +241,14 @@ def read_config(document: Document, warn: Warn) -> ModelConfig:
     config = without_redundancy(ModelConfig(**fields))
     unknown = _unknown(document, architecture)
     if unknown:
-        warn(f"config.json has fields that {architecture.name} does not have, they are not used: {', '.join(unknown)}")
+        warn(
+            f"config.json has fields that {architecture.name} does not have, they are not used: {', '.join(unknown)}"
+        )
     return config
 
 
 def _check_fixed(document: Document, architecture: Architecture) -> None:
-    for name, value in {**_FIXED, **architecture.fixed}.items():
+    for name, value in {**FIXED, **architecture.fixed}.items():
         if document.get(name) not in (None, value):
             raise RequestError(
                 f"{name} is {document[name]!r}, which changes the computation; jaxgpt reads {architecture.name} only "
@@ -298,7 +257,7 @@ def _check_fixed(document: Document, architecture: Architecture) -> None:
 
 
 def _unknown(document: Document, architecture: Architecture) -> list[str]:
-    known = _WITHOUT_EFFECT | _FIXED.keys() | architecture.fixed.keys()
+    known = WITHOUT_EFFECT | FIXED.keys() | architecture.fixed.keys()
     known |= {name for entry in architecture.entries for name in entry.theirs}
     return [name for name in document if name not in known]
 
@@ -335,7 +294,8 @@ def write_config(config: ModelConfig, warn: Warn) -> tuple[Architecture, dict[st
     """
     config = without_redundancy(config)
     misfits = {
-        each.name: [name for entry in each.entries for name in entry.misfits(config)] for each in ARCHITECTURES.values()
+        each.name: [name for entry in each.entries for name in entry.misfits(config)]
+        for each in ARCHITECTURES.values()
     }
     name = min(misfits, key=lambda name: len(misfits[name]))
     if misfits[name]:

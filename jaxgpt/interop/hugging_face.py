@@ -1,4 +1,4 @@
-"""Folders of Hugging Face transformers: read one as (config, params, tokenizer), write one that transformers opens."""
+"""Folders of Hugging Face transformers: read, and written so that transformers opens them."""
 
 from __future__ import annotations
 
@@ -114,7 +114,9 @@ def _checked_tensors(folder: Path, config: ModelConfig, layout: KeyLayout) -> tu
 def _check_tied(folder: Path, tensors: Mapping[str, Tensor], layout: KeyLayout) -> None:
     """A tied head may be stored a second time, but only as what it is."""
     head, embedding = tensors[HEAD_KEY], tensors.get(layout.embedding_key)
-    if embedding is not None and not (head.shape == embedding.shape and np.array_equal(head.read(), embedding.read())):
+    if embedding is not None and not (
+        head.shape == embedding.shape and np.array_equal(head.read(), embedding.read())
+    ):
         raise RequestError(
             f"{folder}: {HEAD_KEY} differs from {layout.embedding_key}, but tie_word_embeddings is true in "
             f"{CONFIG_NAME}; set it to false to keep both, or remove {HEAD_KEY}"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError
 from jaxgpt.data.tokenizer import Tokenizer
+from jaxgpt.model.buckets import count_parameters
 from jaxgpt.model.parameters import Params
 from jaxgpt.runs.directory import RunDirectory, is_run
 from jaxgpt.runs.saved import load_run
@@ -36,6 +37,12 @@ class Opened(NamedTuple):
     execution: ExecutionConfig
     step: int
     source: str
+
+    def words(self, tokenizer: Tokenizer | None) -> str:
+        """Return in words what was read, with the tokenizer that is used for it."""
+        count = count_parameters(self.config).total
+        text = "no tokenizer" if tokenizer is None else f"tokenizer with {tokenizer.vocab_size:,} ids"
+        return f"{self.source}, {count:,} parameters, {text}"
 
 
 def load(path: str | Path, *, warn: Warn = warnings.warn) -> tuple[ModelConfig, Params, Tokenizer | None]:
@@ -115,9 +122,11 @@ def _only_file(folder: Path) -> Path:
     pickles = [path for path in sorted(folder.iterdir()) if path.is_file() and is_pickle(path)]
     if pickles:
         raise refuse_pickle(str(pickles[0]))
-    several = f", and {len(fitting)} llama2.c files: name one of them" if fitting else ": name a folder with one of both"
+    several = (
+        f", and {len(fitting)} llama2.c files: name one of them" if fitting else ": name a folder with one of both"
+    )
     raise RequestError(
-        f"{folder} is no run directory and no Hugging Face folder: it has neither manifest.json nor {CONFIG_NAME}, it "
+        f"{folder} is no run directory and no Hugging Face folder: it has no manifest.json and no {CONFIG_NAME}, it "
         f"holds {listed or 'nothing'}{several}"
     )
 

@@ -31,7 +31,5 @@ def halved(config: ModelConfig, params: Mapping[str, Any]) -> tuple[ModelConfig,
     if config.rope_pairing == "half":
         return config, dict(params)
     order = np.concatenate([np.arange(0, config.head_width, 2), np.arange(1, config.head_width, 2)])
-    leaves = {
-        path: leaf[..., order] if _ROTATED.match(path) else leaf for path, leaf in named_leaves(params).items()
-    }
+    leaves = {path: leaf[..., order] if _ROTATED.match(path) else leaf for path, leaf in named_leaves(params).items()}
     return config.replace(rope_pairing="half"), nested(leaves)

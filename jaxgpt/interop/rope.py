@@ -105,7 +105,9 @@ def _yarn_amplitude(factor: Any, scale: Any) -> float:
     try:
         return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1
     except TypeError:
-        raise RequestError(f"yarn: expected numbers, got factor {factor!r} and mscale {scale!r}; correct them") from None
+        raise RequestError(
+            f"yarn: expected numbers, got factor {factor!r} and mscale {scale!r}; correct them"
+        ) from None
 
 
 def _check_names(name: str, kind: str, given: Mapping[str, Any], table: Mapping[str, str]) -> None:
@@ -124,6 +126,7 @@ def _check_names(name: str, kind: str, given: Mapping[str, Any], table: Mapping[
 def _theta(document: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
     places = [place["rope_theta"] for place in (given, document) if place.get("rope_theta") is not None]
     if len(places) == 2 and places[0] != places[1]:
-        raise RequestError(f"rope_theta is {places[1]} beside rope_parameters and {places[0]} within; keep one of them")
+        raise RequestError(
+            f"rope_theta is {places[1]} beside rope_parameters and {places[0]} within; keep one of them"
+        )
     return places[0] if places else _DEFAULT_THETA
-

@@ -46,8 +46,8 @@ def is_pickle(path: Path) -> bool:
 def refuse_pickle(name: str) -> RequestError:
     """Return the refusal of a file that would have to be unpickled."""
     return RequestError(
-        f"{name} is a pickle, which can run any code when it is read, so jaxgpt reads none; convert it to safetensors "
-        "(in transformers: model.save_pretrained(FOLDER, safe_serialization=True))"
+        f"{name} is a pickle, which can run any code when it is read, so it is not; convert the model to safetensors "
+        "(in transformers: model.save_pretrained(FOLDER))"
     )
 
 
@@ -79,23 +79,23 @@ def dtype_words(tensors: Iterable[Tensor]) -> str:
 
 def _open(path: Path) -> dict[str, Tensor]:
     try:
+        with path.open("rb") as opened:
+            is_pointer = opened.read(len(_POINTER)) == _POINTER
+    except OSError as error:
+        raise RequestError(f"cannot read {path}: {error.strerror}; put the file there, or check the path") from None
+    if is_pointer:
+        raise RequestError(f"{path} is a Git LFS pointer, not the file itself; fetch it with git lfs pull")
+    try:
         file = safe_open(path, framework="np")
-        slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118  the handle is no mapping
-    except (SafetensorError, OSError) as error:
-        raise RequestError(f"cannot read {path}: {_why(path, error)}; get a whole copy") from None
+    except SafetensorError as error:
+        raise RequestError(
+            f"{path} ({path.stat().st_size} bytes) is cut off, damaged or no safetensors file: {error}; get a whole copy"
+        ) from None
+    slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118  the handle is no mapping
     return {
         key: Tensor(key, tuple(each.get_shape()), _DTYPES.get(each.get_dtype(), each.get_dtype()), file)
         for key, each in slices.items()
     }
-
-
-def _why(path: Path, error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    with path.open("rb") as file:
-        if file.read(len(_POINTER)) == _POINTER:
-            return "it is a Git LFS pointer, not the file itself (git lfs pull fetches it)"
-    return f"it is cut off, damaged or no safetensors file ({error}), {path.stat().st_size} bytes"
 
 
 def _open_shards(index: Path) -> dict[str, Tensor]:
