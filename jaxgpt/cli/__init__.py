@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from importlib import import_module
 
 from jaxgpt import __version__
-from jaxgpt.config import JaxgptError, RequestError, nearest
+from jaxgpt.config import JaxgptError
+
+from .commands import listed, run_command
 
 COMMANDS = {
     "train": "train a GPT, or continue a run",
@@ -16,13 +17,13 @@ COMMANDS = {
     "params": "count a model's parameters bucket by bucket",
     "import": "turn a Hugging Face folder or a llama2.c file into a run directory",
     "export": "write a model as a folder that Hugging Face transformers opens",
+    "data": "learn a tokenizer from a text",
     "lesson": "the course's worked example and exercises, computed by the real modules",
 }
 
 
 def usage() -> str:
     """Return what `jaxgpt --help` prints."""
-    lines = [f"  {name:<10}{summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
         [
             "usage: jaxgpt COMMAND [options]",
@@ -30,7 +31,7 @@ def usage() -> str:
             "A GPT in JAX and Flax Linen that one can check by hand.",
             "",
             "commands:",
-            *lines,
+            listed(COMMANDS),
             "",
             "`jaxgpt COMMAND --help` names every option. `--debug` with any command shows a failure's traceback,",
             "`jaxgpt --version` the version.",
@@ -46,11 +47,7 @@ def run(arguments: list[str]) -> int:
     if arguments[0] == "--version":
         print(f"jaxgpt {__version__}")
         return 0
-    command = arguments[0]
-    if command not in COMMANDS:
-        close = nearest(command, COMMANDS)
-        raise RequestError(f"unknown command '{command}'{close} (commands: {', '.join(COMMANDS)})")
-    return import_module(f"jaxgpt.cli.{command}").main(arguments[1:])
+    return run_command(COMMANDS, arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -32,7 +32,11 @@ class DataConfig(Section):
     section: ClassVar[str] = "data"
 
     path: str | None = option(None, "A UTF-8 text file; none means the built-in corpus (Python's own manual).")
-    tokenizer: Literal["characters"] = option("characters", "How text becomes ids: one id per character.")
+    tokenizer: str | None = option(
+        None,
+        "How text becomes ids: characters, bytes, gpt2, or the path of a tokenizer's file or folder; none means the "
+        "one of train.init_from, or else characters.",
+    )
     validation_fraction: float = option(
         0.1, "Share of the characters, from the end, kept for validation.", above=0, below=1
     )

@@ -42,7 +42,7 @@ class Corpus:
         return {"source": self.source, "characters": len(self.text), "sha256": self.sha256}
 
 
-def load_corpus(path: str | None) -> Corpus:
+def load_corpus(path: str | None, name: str = "data.path") -> Corpus:
     """Return the corpus in a file, or the built-in one.
 
     Nothing is stripped, translated or replaced: a file's characters are its UTF-8 bytes decoded, newlines
@@ -51,6 +51,7 @@ def load_corpus(path: str | None) -> Corpus:
     Args:
         path: a UTF-8 text file; None is the text of Python's own manual (the `pydoc_data` module), which is
             there offline and differs a little between Python versions.
+        name: the option that gave the path, in the words that begin a message.
 
     Raises:
         RequestError: the file cannot be read, is empty, begins with a byte order mark or is not UTF-8.
@@ -60,7 +61,7 @@ def load_corpus(path: str | None) -> Corpus:
         >>> len(corpus.text) > 100_000
         True
     """
-    return _built_in_corpus() if path is None else _file_corpus(path)
+    return _built_in_corpus() if path is None else _file_corpus(path, name)
 
 
 def _built_in_corpus() -> Corpus:
@@ -76,32 +77,29 @@ def _built_in_corpus() -> Corpus:
     return Corpus.of(text, f"{BUILT_IN} (the manual in Python {platform.python_version()})")
 
 
-def _file_corpus(path: str) -> Corpus:
+def _file_corpus(path: str, name: str) -> Corpus:
     try:
         content = Path(path).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) else error
-        raise RequestError(
-            f"data.path: cannot read {path!r}: {reason}; give one readable UTF-8 text file, "
-            "or none for the built-in corpus"
-        ) from None
-    return Corpus.of(_decode(content, path), str(Path(path).resolve()))
+        raise RequestError(f"{name}: cannot read {path!r}: {reason}; give one readable UTF-8 text file") from None
+    return Corpus.of(_decode(content, path, name), str(Path(path).resolve()))
 
 
-def _decode(content: bytes, path: str) -> str:
+def _decode(content: bytes, path: str, name: str) -> str:
     """Return the text of a file's bytes, refusing what would not come back as the same bytes or as text."""
     if not content:
-        raise RequestError(f"data.path: {path!r} is empty; give a file with text in it")
+        raise RequestError(f"{name}: {path!r} is empty; give a file with text in it")
     if content.startswith(codecs.BOM_UTF8):
         raise RequestError(
-            f"data.path: {path!r} begins with a byte order mark (EF BB BF), which would become a character "
+            f"{name}: {path!r} begins with a byte order mark (EF BB BF), which would become a character "
             "of the vocabulary; save the file as UTF-8 without BOM, or cut its first 3 bytes with `tail -c +4`"
         )
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise RequestError(
-            f"data.path: {path!r} is not UTF-8: byte 0x{content[error.start]:02X} at offset {error.start} "
+            f"{name}: {path!r} is not UTF-8: byte 0x{content[error.start]:02X} at offset {error.start} "
             f"({error.reason}); convert it, for example with `iconv -f LATIN1 -t UTF-8`"
         ) from None
 

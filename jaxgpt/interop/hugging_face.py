@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from jaxgpt.config import ModelConfig, RequestError, WorkError
@@ -22,7 +23,7 @@ from .architectures import Warn, architecture_of, read_config, write_config
 from .keys import HEAD_KEY, KeyLayout, Part, buffer_keys, expected_keys, expected_shape, join, spelling, split
 from .pairing import halved
 from .tensors import FILE_NAME, Tensor, dtype_words, open_tensors
-from .text import tokenizer_from_path, write_tokenizer
+from .text import read_tokenizer, special_id_fields, tokenizer_files
 
 CONFIG_NAME = "config.json"
 
@@ -91,7 +92,7 @@ def read_folder(folder: Path, warn: Warn) -> Reading:
         leaves |= split(parts, tensors[key].read())
     params = nested({path: jnp.array(leaf) for path, leaf in leaves.items()})  # copied: the file may be mapped
     words = [f"Hugging Face {architecture.name} folder", f"{len(tensors)} keys", dtype_words(tensors.values()), note]
-    return Reading(config, params, tokenizer_from_path(folder), ", ".join(filter(None, words)))
+    return Reading(config, params, read_tokenizer(folder, warn), ", ".join(filter(None, words)))
 
 
 def _checked_tensors(folder: Path, config: ModelConfig, layout: KeyLayout) -> tuple[dict[str, Tensor], str]:
@@ -178,26 +179,25 @@ def export(
     architecture, document = write_config(config, warn)
     leaves = named_leaves(params)
     arrays = {key: join(parts, leaves) for key, parts in expected_keys(architecture.keys, config).items()}
-    document |= {"dtype": "float32", "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    _write_whole(path, document, arrays, tokenizer, warn)
+    document |= {"dtype": "float32", **special_id_fields(tokenizer)}
+    texts = {} if tokenizer is None else tokenizer_files(tokenizer)
+    if tokenizer is not None and not texts:
+        warn("the tokenizer is left out: its kind has no file that transformers reads")
+    _write_whole(path, arrays, {CONFIG_NAME: json.dumps(document, indent=2, sort_keys=True) + "\n", **texts})
     scalars = sum(array.size for array in arrays.values())
     return f"{path}: Hugging Face {architecture.name} folder, {len(arrays)} keys, {scalars:,} parameters, float32"
 
 
-def _write_whole(
-    path: Path, document: dict[str, Any], arrays: dict[str, np.ndarray], tokenizer: Tokenizer | None, warn: Warn
-) -> None:
-    """Write beside `path`, then rename."""
+def _write_whole(path: Path, arrays: dict[str, np.ndarray], texts: Mapping[str, str]) -> None:
+    """Write the arrays and {file name: text} beside `path`, then rename."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.mkdir(parents=True)
-        text = json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
-        (temporary / CONFIG_NAME).write_text(text, encoding="utf-8")
+        for name, text in texts.items():
+            (temporary / name).write_text(text, encoding="utf-8", newline="")
         save_file(arrays, temporary / FILE_NAME, metadata={"format": "pt"})
-        if tokenizer is not None:
-            write_tokenizer(tokenizer, temporary, warn)
         temporary.rename(path)
-    except OSError as error:
-        raise WorkError(f"cannot write {path}: {error.strerror}; make room, or name another folder") from None
+    except (OSError, SafetensorError) as error:
+        raise WorkError(f"cannot write {path}: {error}; make room, or name another folder") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

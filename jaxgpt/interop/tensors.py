@@ -89,7 +89,8 @@ def _open(path: Path) -> dict[str, Tensor]:
         file = safe_open(path, framework="np")
     except SafetensorError as error:
         raise RequestError(
-            f"{path} ({path.stat().st_size} bytes) is cut off, damaged or no safetensors file: {error}; get a whole copy"
+            f"{path} ({path.stat().st_size} bytes) is cut off, damaged or no safetensors file: {error}; "
+            "get a whole copy"
         ) from None
     slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118  the handle is no mapping
     return {

@@ -18,7 +18,18 @@ from .files import write_atomically
 
 FORMAT = 1
 FILE_NAME = "manifest.json"
-_PACKAGES = ("jaxgpt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
+_PACKAGES = (
+    "jaxgpt",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax-checkpoint",
+    "grain",
+    "numpy",
+    "tokenizers",
+    "tiktoken",
+)
 _FIELDS: dict[str, tuple[type, ...]] = {
     "config": (dict,),
     "data": (dict,),
@@ -77,10 +88,10 @@ class Manifest:
             "format": FORMAT,
             "config": dataclasses.asdict(self.config),
             "data": self.data,
-            "tokenizer": self.tokenizer,
             "versions": self.versions,
             "command": self.command,
             "model_hash": self.model_hash,
+            "tokenizer": self.tokenizer,  # last: the merges of a BPE are half a megabyte, the rest fits a screen
         }
         write_atomically(run_dir / FILE_NAME, json.dumps(document, indent=2, allow_nan=False) + "\n")
 

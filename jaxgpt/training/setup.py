@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from jaxgpt.config import ModelConfig, RequestError, RunConfig, WorkError, flatten
 from jaxgpt.data.batches import TrainingBatches, count_windows, evaluation_batches
 from jaxgpt.data.corpus import Corpus, check_same_corpus, load_corpus, split_by_position
-from jaxgpt.data.tokenizer import Tokenizer, make_tokenizer, tokenizer_from_json
+from jaxgpt.data.tokenizer import Tokenizer, choose_tokenizer, tokenizer_from_json
 from jaxgpt.model.parameters import Params, init
 from jaxgpt.runs.checkpoints import CheckpointStore
 from jaxgpt.runs.directory import RunDirectory, fresh_run_path, is_run
@@ -30,6 +30,7 @@ from .step import NO_BAD_STEP, TrainState, TrainStep, initial_state, make_train_
 
 # Settings that a checkpoint's numbers depend on in a way that no later step can make good.
 _FIXED = ("model.", "data.", "train.seed", "train.batch_size", "train.init_from")
+_BY_CONTENT = ("data.path", "data.tokenizer")  # may be named otherwise; `gather_material` compares what they hold
 
 Warn = Callable[[str], None]
 
@@ -87,15 +88,18 @@ def gather_material(config: RunConfig, manifest: Manifest | None, warn: Warn) ->
     Raises:
         RequestError: text or vocabulary that does not fit; nothing has been written yet.
     """
-    corpus, start = load_corpus(config.data.path), None
+    corpus, start, named = load_corpus(config.data.path), None, config.data.tokenizer
+    trained = owner = None
     if manifest is not None:
+        owner, trained = "this run", tokenizer_from_json(manifest.tokenizer)
         check_same_corpus(manifest.data, corpus)
-        tokenizer = tokenizer_from_json(manifest.tokenizer)
+        named = None if named == manifest.config.data.tokenizer else named  # its file may be gone by now
     elif config.train.init_from is not None:
-        source, start, tokenizer, _ = load_run(config.train.init_from, warn)
-        _check_same_model(config.model, source.model, config.train.init_from)
-    else:
-        tokenizer = make_tokenizer(config.data.tokenizer, corpus.text)
+        owner = config.train.init_from
+        source, start, trained, _ = load_run(owner, warn)
+        _check_same_model(config.model, source.model, owner)
+        config = dataclasses.replace(config, model=config.model.replace(vocab_size=source.model.vocab_size))
+    tokenizer = choose_tokenizer(named, corpus.text, trained=trained, owner=owner)
     config = with_vocabulary(config, tokenizer)
     train_ids_N, validation_ids_N = split_by_position(tokenizer.encode(corpus.text), config.data.validation_fraction)
     for ids_N, name in ((train_ids_N, "training"), (validation_ids_N, "validation")):
@@ -112,7 +116,7 @@ def changed_settings(stored: RunConfig, wanted: RunConfig) -> dict[str, tuple[An
     before, after = flatten(stored), flatten(wanted)
     after["model.vocab_size"] = after["model.vocab_size"] or before["model.vocab_size"]
     changes = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
-    fixed = [name for name in changes if name.startswith(_FIXED)]
+    fixed = [name for name in changes if name.startswith(_FIXED) and name not in _BY_CONTENT]
     if fixed:
         listed = "; ".join(f"{name} is {changes[name][0]}, not {changes[name][1]}" for name in fixed)
         raise RequestError(

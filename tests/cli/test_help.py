@@ -12,6 +12,7 @@ import pytest
 from program import PROGRAM
 
 from jaxgpt.cli import COMMANDS
+from jaxgpt.cli.data import COMMANDS as DATA_COMMANDS
 from jaxgpt.config import RunConfig, flatten, load_preset, preset_names
 
 WITHOUT_JAX = """
@@ -21,7 +22,8 @@ try:
     code = main()
 except SystemExit as end:
     code = end.code
-heavy = sorted({"jax", "numpy", "flax", "optax", "orbax", "grain", "rich"} & set(sys.modules))
+libraries = {"jax", "numpy", "flax", "optax", "orbax", "grain", "rich", "tokenizers", "tiktoken"}
+heavy = sorted(libraries & set(sys.modules))
 sys.exit(f"imported {heavy}" if heavy else code)
 """
 
@@ -40,15 +42,17 @@ def test_usage_names_every_command(command, arguments):
         assert re.search(rf"^  {name} +{re.escape(summary)}$", out, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *(f"data {name}" for name in DATA_COMMANDS)])
 def test_help_gives_the_meaning_and_the_default_of_every_option(command, name):
-    code, out, err = command(name, "--help")
+    code, out, err = command(*name.split(), "--help")
     assert (code, err) == (0, "")
     options = described_options(out)
     mentioned = set(re.findall(r"--[a-z][\w.-]*", out.split("\n\n")[0])) | {"--help"}  # the usage line
     assert set(options) == mentioned
     for option in mentioned - {"--help"}:
-        assert re.search(r"\w{3,}.*default: \S", options[option]), f"{option} has no default in: {options[option]}"
+        assert re.search(r"\w{3,}.*(default: \S|\(required\))", options[option]), (
+            f"{option} has no default in: {options[option]}"
+        )
 
 
 def test_help_of_train_lists_every_setting_with_its_meaning_and_the_quickstart_default(command):
@@ -85,6 +89,9 @@ def test_help_names_every_preset(command, name):
         (["train", "--train.stpes", "3"], 2),
         (["train", "--train.steps", "many"], 2),
         (["params", "gpt2"], 0),
+        (["data", "--help"], 0),
+        (["data", "tokenizer", "--help"], 0),
+        (["data", "tokenizer", "--text", "a.txt", "--vocab-size", "many", "--out", "b.json"], 2),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -9,7 +9,10 @@ from jaxgpt.config import RequestError
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["trian"], "unknown command 'trian'; did you mean 'train'? (commands: train, generate, params, lesson)"),
+        (
+            ["trian"],
+            "unknown command 'trian'; did you mean 'train'? (commands: train, generate, params, data, lesson)",
+        ),
         (["--jobs"], "unknown command '--jobs' (commands: "),
         (
             ["train", "--train.stpes", "3"],

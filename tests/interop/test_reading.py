@@ -183,7 +183,7 @@ def test_a_file_cut_off_anywhere_is_one_message(folder, kept):
 def test_the_pointer_that_git_leaves_is_named(folder):
     path = folder(GPT2, gpt2_arrays()) / "model.safetensors"
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 548105171\n")
-    with pytest.raises(RequestError, match="model.safetensors is a Git LFS pointer, not the file itself; fetch it"):
+    with pytest.raises(RequestError, match=r"model.safetensors is a Git LFS pointer, not the file itself; fetch it"):
         read_folder(path.parent, pytest.fail)
 
 

@@ -54,7 +54,8 @@ def test_versions_are_those_of_the_installed_packages():
     assert versions["jax"] == version("jax")
     assert versions["orbax-checkpoint"] == version("orbax-checkpoint")
     assert set(versions) == {
-        "jaxgpt", "python", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy"
+        "jaxgpt", "python", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "tokenizers",
+        "tiktoken",
     }  # fmt: skip
 
 

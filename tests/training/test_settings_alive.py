@@ -15,7 +15,7 @@ SHORT = {"train.steps": 4, "train.eval_every": 2, "train.save_every": 1, "train.
 # setting -> (another value, where the difference shows)
 CHANGES = {
     "data.path": (None, "metrics"),
-    "data.tokenizer": ("words", "refusal"),
+    "data.tokenizer": ("bytes", "metrics"),
     "data.validation_fraction": (0.3, "metrics"),
     "optimizer.learning_rate": (0.01, "metrics"),
     "optimizer.final_learning_rate": (0.0, "metrics"),
