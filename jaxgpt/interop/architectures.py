@@ -299,7 +299,7 @@ def write_config(config: ModelConfig, warn: Warn) -> tuple[Architecture, dict[st
     }
     name = min(misfits, key=lambda name: len(misfits[name]))
     if misfits[name]:
-        listed = ", ".join(f"model.{field} {getattr(config, field)}" for field in misfits[name])
+        listed = ", ".join(f"model.{field} {getattr(config, field)}".lower() for field in misfits[name])
         raise RequestError(
             f"no Hugging Face layout holds this architecture; the nearest, {name}, cannot express {listed}"
         )

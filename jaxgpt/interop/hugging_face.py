@@ -190,12 +190,16 @@ def export(
 
 def _write_whole(path: Path, arrays: dict[str, np.ndarray], texts: Mapping[str, str]) -> None:
     """Write the arrays and {file name: text} beside `path`, then rename."""
+    path = path.resolve()
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.mkdir(parents=True)
         for name, text in texts.items():
             (temporary / name).write_text(text, encoding="utf-8", newline="")
         save_file(arrays, temporary / FILE_NAME, metadata={"format": "pt"})
+        shutil.copymode(
+            temporary / CONFIG_NAME, temporary / FILE_NAME
+        )  # the library makes it readable to its owner only
         temporary.rename(path)
     except (OSError, SafetensorError) as error:
         raise WorkError(f"cannot write {path}: {error}; make room, or name another folder") from None
