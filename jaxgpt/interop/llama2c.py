@@ -47,25 +47,36 @@ def read_file_config(path: Path) -> ModelConfig:
     Raises:
         RequestError: another format or version, or a length that does not fit the header.
     """
+    return _stored_config(path).replace(rope_pairing="half")
+
+
+def _stored_config(path: Path) -> ModelConfig:
+    """Return the architecture as the file holds it: with interleaved pairs."""
+    numbers, got = _header(path), path.stat().st_size
+    sizes = ", ".join(f"{name} {number}" for name, number in numbers.items())
+    if not all(0 < number <= got for number in (numbers | {"vocab_size": abs(numbers["vocab_size"])}).values()):
+        raise RequestError(f"{path} is no llama2.c file: it begins with {sizes}, in {got} bytes; check the path")
+    try:
+        config = _config(numbers)
+    except RequestError as error:
+        raise RequestError(f"{path} is no llama2.c file, it begins with {sizes}: {error}") from None
+    expected = _HEADER_BYTES + 4 * _floats(config)
+    if got != expected:
+        raise RequestError(
+            f"{path} has {got} bytes, but its header ({sizes}) asks for {expected}; it is cut off, damaged or no "
+            "llama2.c file: get a whole copy"
+        )
+    return config
+
+
+def _header(path: Path) -> dict[str, int]:
     with path.open("rb") as file:
         head = file.read(_HEADER_BYTES)
     if head[:4] == _LATER_VERSIONS:
         raise RequestError(f"{path} is a llama2.c file of a later version; jaxgpt reads version 0, export it as that")
     if len(head) < _HEADER_BYTES:
         raise RequestError(f"{path} has {len(head)} bytes, less than the header of a llama2.c file; check the path")
-    numbers = dict(zip(_HEADER, np.frombuffer(head, "<i4").tolist(), strict=True))
-    try:
-        config = _config(numbers)
-    except (RequestError, ZeroDivisionError) as error:
-        raise RequestError(f"{path} is no llama2.c file, its first seven numbers are no sizes: {error}") from None
-    expected, got = _HEADER_BYTES + 4 * _floats(config), path.stat().st_size
-    if got != expected:
-        sizes = ", ".join(f"{name} {number}" for name, number in numbers.items())
-        raise RequestError(
-            f"{path} has {got} bytes, but its header ({sizes}) asks for {expected}; it is cut off, damaged or no "
-            "llama2.c file: get a whole copy"
-        )
-    return config
+    return dict(zip(_HEADER, np.frombuffer(head, "<i4").tolist(), strict=True))
 
 
 def _config(numbers: dict[str, int]) -> ModelConfig:
@@ -97,7 +108,13 @@ def _tables(config: ModelConfig) -> int:
 
 
 def _floats(config: ModelConfig) -> int:
-    return _tables(config) + sum(spec.size for _, spec in walk(parameter_specs(config)))
+    """Floats behind the header; of one block times the blocks, since a damaged header may ask for millions."""
+    one = config.replace(layers=1)
+    in_block, elsewhere = (
+        sum(spec.size for name, spec in walk(parameter_specs(one)) if name.startswith("blocks_") is inside)
+        for inside in (True, False)
+    )
+    return _tables(config) + config.layers * in_block + elsewhere
 
 
 def read_file(path: Path) -> Reading:
@@ -109,7 +126,7 @@ def read_file(path: Path) -> Reading:
     Raises:
         RequestError: see `read_file_config`.
     """
-    config = read_file_config(path)
+    config = _stored_config(path)
     leaves = _leaves(config, np.fromfile(path, "<f4", offset=_HEADER_BYTES))
     config, params = halved(config, nested({name: jnp.array(leaf) for name, leaf in leaves.items()}))
     return Reading(config, params, None, "llama2.c file, float32")
