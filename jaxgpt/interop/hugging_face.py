@@ -165,7 +165,7 @@ def export(
         >>> import tempfile
         >>> from jaxgpt.model.parameters import init
         >>> import jax
-        >>> config = ModelConfig.preset("minigpt")
+        >>> config = ModelConfig(vocab_size=5, context_length=4, width=4, layers=1, heads=2)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     words = export(f"{folder}/hf", config, init(config, key=jax.random.key(0)), None, warn=print)
         ...     reading = read_folder(Path(folder, "hf"), print)

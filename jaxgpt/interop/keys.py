@@ -117,10 +117,10 @@ def expected_keys(layout: KeyLayout, config: ModelConfig) -> dict[str, list[Part
     """Return {key: its parts} of the keys that a file of this architecture has.
 
     Example:
-        >>> keys = expected_keys(GPT2_KEYS, ModelConfig.preset("minigpt"))
-        >>> [part.path for part in keys["transformer.wpe.weight"]]
-        ['position_embedding']
-        >>> "lm_head.weight" in keys  # tied
+        >>> keys = expected_keys(GPT2_KEYS, ModelConfig.preset("gpt2"))
+        >>> [part.path for part in keys["transformer.h.3.ln_2.bias"]]
+        ['blocks_3/ln2/bias']
+        >>> HEAD_KEY in keys  # tied
         False
     """
     specs = dict(walk(parameter_specs(config)))

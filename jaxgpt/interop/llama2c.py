@@ -54,7 +54,8 @@ def _stored_config(path: Path) -> ModelConfig:
     """Return the architecture as the file holds it: with interleaved pairs."""
     numbers, got = _header(path), path.stat().st_size
     sizes = ", ".join(f"{name} {number}" for name, number in numbers.items())
-    if not all(0 < number <= got for number in (numbers | {"vocab_size": abs(numbers["vocab_size"])}).values()):
+    positive = {**numbers, "vocab_size": abs(numbers["vocab_size"])}
+    if min(positive.values()) <= 0 or max(positive.values()) > got or positive["dim"] * positive["vocab_size"] > got:
         raise RequestError(f"{path} is no llama2.c file: it begins with {sizes}, in {got} bytes; check the path")
     try:
         config = _config(numbers)

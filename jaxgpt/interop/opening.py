@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +16,7 @@ from jaxgpt.runs.directory import RunDirectory, is_run
 from jaxgpt.runs.saved import load_run
 
 from .architectures import Warn
-from .hugging_face import CONFIG_NAME, Reading, read_folder, read_folder_config
+from .hugging_face import CONFIG_NAME, read_folder, read_folder_config
 from .llama2c import read_file, read_file_config
 from .tensors import is_pickle, refuse_pickle
 
@@ -79,8 +81,9 @@ def open_model(path: str | Path, warn: Warn) -> Opened:
     if is_run(path):
         config, params, tokenizer, step = load_run(path, warn)
         return Opened(config.model, params, tokenizer, config.execution, step, f"run directory, step {step}")
-    place = _place(path)
-    reading: Reading = read_folder(place, warn) if place.is_dir() else read_file(place)
+    with _readable(path):
+        place = _place(path)
+        reading = read_folder(place, warn) if place.is_dir() else read_file(place)
     return Opened(reading.config, reading.params, reading.tokenizer, ExecutionConfig(), 0, reading.source)
 
 
@@ -89,8 +92,17 @@ def open_config(path: str | Path, warn: Warn) -> ModelConfig:
     path = Path(path)
     if is_run(path):
         return RunDirectory.open(path).manifest.config.model
-    place = _place(path)
-    return read_folder_config(place, warn) if place.is_dir() else read_file_config(place)
+    with _readable(path):
+        place = _place(path)
+        return read_folder_config(place, warn) if place.is_dir() else read_file_config(place)
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RequestError(f"cannot read {error.filename or path}: {error.strerror}; check its permissions") from None
 
 
 def _place(path: Path) -> Path:
@@ -114,14 +126,15 @@ def _place(path: Path) -> Path:
 
 def _only_file(folder: Path) -> Path:
     """Return the one llama2.c file of a folder without config.json: the one whose length fits its header."""
-    fitting = [path for path in sorted(folder.glob("*.bin")) if _fits(path)]
+    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    fitting = [path for path in files if path.suffix == ".bin" and not is_pickle(path) and _fits(path)]
     if len(fitting) == 1:
         return fitting[0]
+    pickles = [path for path in files if is_pickle(path)]
+    if pickles and not fitting:
+        raise refuse_pickle(str(pickles[0]))
     held = sorted(entry.name for entry in folder.iterdir())
     listed = ", ".join(held[:3]) + (f" and {len(held) - 3} more" if len(held) > 3 else "")
-    pickles = [path for path in sorted(folder.iterdir()) if path.is_file() and is_pickle(path)]
-    if pickles:
-        raise refuse_pickle(str(pickles[0]))
     several = (
         f", and {len(fitting)} llama2.c files: name one of them" if fitting else ": name a folder with one of both"
     )

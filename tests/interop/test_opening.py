@@ -92,3 +92,14 @@ def test_a_pickle_is_refused_by_its_content_wherever_it_lies(tmp_path, name, fir
     for path in (tmp_path, tmp_path / name):
         with pytest.raises(RequestError, match=rf"{name} is a pickle, which can run any code"):
             load(path)
+
+
+def test_a_file_that_may_not_be_read_is_one_message(tmp_path, llama2c_file, monkeypatch):
+    path = llama2c_file("model.bin")
+
+    def refuse(self, *_):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)  # a mode would not hinder root
+    with pytest.raises(RequestError, match=r"cannot read .*model.bin: Permission denied; check its permissions"):
+        load(path)
