@@ -12,6 +12,7 @@ import pytest
 from program import ROOT, run_program
 
 import jaxgpt
+from jaxgpt.data.tokenizer import CharacterTokenizer
 from jaxgpt.interop.hugging_face import export
 
 README = (ROOT / "README.md").read_text()
@@ -59,9 +60,11 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("readme")
     line = "ROMEO: But soft, what light through yonder window breaks?\nJULIET: Ay me.\n"
     (path / "input.txt").write_text(line * 40 + README)  # with enough words to learn a tokenizer from
-    config = jaxgpt.ModelConfig(vocab_size=65, context_length=8, width=8, layers=1, heads=2, gelu="tanh")
+    tokenizer = CharacterTokenizer.train(line)
+    config = jaxgpt.ModelConfig(vocab_size=tokenizer.vocab_size, context_length=8, width=8, layers=1, heads=2)
     (path / "path" / "to").mkdir(parents=True)
-    export(path / "path" / "to" / "gpt2", config, jaxgpt.init(config, key=jax.random.key(0)))
+    params = jaxgpt.init(config, key=jax.random.key(0))
+    export(path / "path" / "to" / "gpt2", config, params, tokenizer, warn=pytest.fail)
     return path
 
 
