@@ -16,7 +16,7 @@ from jaxgpt.config import load_preset
 from jaxgpt.model.parameters import init
 from jaxgpt.sharding.cpu import cores
 from jaxgpt.sharding.mesh import data_mesh, largest_divisor, place, replicated, split_rows
-from jaxgpt.training.optimizer import make_optimizer
+from jaxgpt.training.optimizer import learning_rate_schedule, make_optimizer
 from jaxgpt.training.step import initial_state, make_train_step, split_micro_batches
 
 
@@ -34,7 +34,8 @@ def prepare(preset: str, vocab_size: int, devices: int):
     }
     batch = place(split_micro_batches(batch, run.train.accumulate), split_rows(mesh, axis=1))
     state = place(initial_state(init(model, key=jax.random.key(0)), optimizer), replicated(mesh))
-    step = make_train_step(model, run.execution, optimizer, key=jax.random.key(0))
+    rate = learning_rate_schedule(run.optimizer, run.train.steps)
+    step = make_train_step(model, run.execution, optimizer, learning_rate=rate, key=jax.random.key(0))
     compiled = jax.jit(step, donate_argnums=0, out_shardings=replicated(mesh)).lower(state, batch).compile()
     return compiled, state, batch
 

@@ -18,6 +18,7 @@ _HOMES = {
     "apply": "jaxgpt.model.functional",
     "attention": "jaxgpt.ops.attention",
     "count_parameters": "jaxgpt.model.buckets",
+    "fill": "jaxgpt.generation.fill",
     "generate": "jaxgpt.generation.generate",
     "init": "jaxgpt.model.parameters",
     "load": "jaxgpt.interop.opening",

@@ -19,10 +19,16 @@ def _compiled_programs_are_shared(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def test_data():
-    """The folder that JAXGPT_TEST_DATA names; a test that needs it is skipped without it."""
+    """The folder of shared data that JAXGPT_TEST_DATA names; a test that needs it is skipped without it."""
     folder = os.environ.get(DATA_VARIABLE)
     if not folder:
-        pytest.skip(f"{DATA_VARIABLE} is not set")
+        pytest.skip(f"set {DATA_VARIABLE} to the folder of shared test data")
     path = (ROOT / folder).resolve()
-    assert path.is_dir(), f"{DATA_VARIABLE} names {path}, which is no folder"
+    assert path.is_dir(), f"{DATA_VARIABLE} is {folder}, but there is no {path}"
     return path
+
+
+@pytest.fixture(scope="session")
+def shakespeare_path(test_data):
+    """Tiny Shakespeare."""
+    return str(test_data / "tinyshakespeare" / "input.txt")

@@ -1,5 +1,7 @@
-"""The command line as a child process."""
+"""The command line as a child process, and as one that nobody listens to."""
 
+import contextlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,3 +14,14 @@ def run_program(*arguments, cwd, timeout=300):
     """Run `jaxgpt ARGUMENTS` in the folder `cwd` and return the finished process."""
     command = [*PROGRAM, *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, timeout=timeout, capture_output=True, text=True, check=False)
+
+
+@contextlib.contextmanager
+def nobody_reading(monkeypatch):
+    """Standard output is a pipe whose reader has left."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as out, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", out)
+        yield
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # so that it can be closed

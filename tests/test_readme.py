@@ -25,6 +25,16 @@ def test_the_python_example_runs():
     assert names["losses"].shape == (8,)
 
 
+@pytest.mark.ci
+def test_the_training_example_runs(folder, monkeypatch):
+    (code,) = re.findall(r"<!-- training example -->\n```python\n(.*?)```", README, re.S)
+    assert code.count('"train.steps": 200') == 1
+    monkeypatch.chdir(folder)
+    names = {}
+    exec(code.replace('"train.steps": 200', '"train.steps": 3, "train.sample_tokens": 0'), names)
+    assert names["config"].width == 128
+
+
 def test_the_two_commands_stand_first_and_make_their_own_environment():
     assert [command.split(" && ")[0] for command in COMMANDS[:2]] == [
         "python3 -m venv .venv",
@@ -65,7 +75,7 @@ def test_a_preset_begins_with_its_result_or_with_its_size_and_that_it_was_not_ru
     head = text.split("[", 1)[0]
     assert head.startswith("# ")
     measured = re.search(r"validation loss [\d.]+", head) and "jaxgpt train" in head
-    counted = re.search(r"^# [\d,]+ parameters.*(not run|jaxgpt lesson)", head)
+    counted = re.search(r"^# [\d,]+ parameters.*not run", head)
     assert measured or counted
     tomllib.loads(text)
 

@@ -57,9 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character shows its code
     try:
-        code = run([argument for argument in arguments if argument != "--debug"])
-        sys.stdout.flush()  # now, while a reader that left can still be answered
-        return code
+        return run([argument for argument in arguments if argument != "--debug"])
     except JaxgptError as error:
         if debug:
             traceback.print_exc()
@@ -68,6 +66,15 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("jaxgpt: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would fail once more at exit
+    except BrokenPipeError:  # the reader has seen enough
         return 0
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Write out what was printed; where the reader has left, drop it, or Python would fail once more at exit."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

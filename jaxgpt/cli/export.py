@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .models import TOKENIZER_HELP, tokenizer_for, warn
+from jaxgpt.config import warn
+
+from .models import TOKENIZER_HELP, tokenizer_for
 from .parser import Parser
 
 

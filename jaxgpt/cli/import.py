@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jaxgpt.config import RequestError
+from jaxgpt.config import RequestError, warn
 
-from .models import TOKENIZER_HELP, tokenizer_for, warn
+from .models import TOKENIZER_HELP, tokenizer_for
 from .parser import Parser
 
 _DESCRIPTION = """Turn a model that others wrote into a run directory.

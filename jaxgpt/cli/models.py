@@ -1,8 +1,7 @@
-"""What the commands that read a model share: where warnings go, and the tokenizer that a command line names."""
+"""What the commands that read a model share: the tokenizer that a command line names."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,6 @@ if TYPE_CHECKING:
     from jaxgpt.data.tokenizer import Tokenizer
 
 TOKENIZER_HELP = "the tokenizer's file or folder, for a model that comes without one (default: the model's)"
-
-
-def warn(message: str) -> None:
-    """Print a warning where it does not mix with a command's output."""
-    print(f"jaxgpt: warning: {message}", file=sys.stderr)
 
 
 def tokenizer_for(config: ModelConfig, own: Tokenizer | None, named: str | None) -> Tokenizer | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import RequestError, nearest
+from .errors import RequestError, blamed_on, nearest
 from .run import RunConfig
 
 Settings = Mapping[str, Any]
@@ -44,10 +44,8 @@ def apply_settings(config: RunConfig, settings: Settings, origin: str) -> RunCon
             begins with `origin`.
     """
     check_names(settings, origin)
-    try:
+    with blamed_on(origin):
         return _with_settings(config, settings)
-    except RequestError as error:
-        raise RequestError(f"{origin}: {error}") from None
 
 
 def _with_settings(config: RunConfig, settings: Settings) -> RunConfig:
@@ -123,7 +121,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         nested = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RequestError(f"cannot read the config file {path}: {error.strerror}") from None
+        raise RequestError(
+            f"cannot read the config file {path}: {error.strerror}; name a readable TOML file with --config"
+        ) from None
     except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
         raise RequestError(f"{path} is not a TOML file: {error}") from None
     settings = flatten_nested(nested, str(path))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 
 
 class JaxgptError(Exception):
@@ -22,6 +24,27 @@ class WorkError(JaxgptError, RuntimeError):
     """The request was right but the work failed: a non-finite loss, no usable checkpoint, a full disk."""
 
     exit_code = 1
+
+
+@contextlib.contextmanager
+def blamed_on(origin: str) -> Iterator[None]:
+    """Put `origin` (a file, an option) before the message of a RequestError that the block raises.
+
+    >>> with blamed_on("--prompt"):
+    ...     raise RequestError("it is empty; give some text")
+    Traceback (most recent call last):
+        ...
+    jaxgpt.config.errors.RequestError: --prompt: it is empty; give some text
+    """
+    try:
+        yield
+    except RequestError as error:
+        raise RequestError(f"{origin}: {error}") from None
+
+
+def warn(message: str) -> None:
+    """Print a warning to standard error, apart from the results on standard output."""
+    print(f"jaxgpt: warning: {message}", file=sys.stderr)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 
 from .errors import RequestError
 from .model import ModelConfig
@@ -31,14 +32,21 @@ class DataConfig(Section):
 
     section: ClassVar[str] = "data"
 
-    path: str | None = option(None, "A UTF-8 text file; none means the built-in corpus (Python's own manual).")
+    path: str | None = option(
+        None,
+        "A UTF-8 text file, for an encoder_decoder lines of source TAB target; none means a built-in text (Python's "
+        "own manual) or built-in pairs (dates).",
+    )
     tokenizer: str | None = option(
         None,
         "How text becomes ids: characters, bytes, gpt2, or the path of a tokenizer's file or folder; none means the "
         "one of train.init_from, or else characters.",
     )
     validation_fraction: float = option(
-        0.1, "Share of the characters, from the end, kept for validation.", above=0, below=1
+        0.1, "Share of the characters (or pairs), from the end, kept for validation.", above=0, below=1
+    )
+    mask_rate: float = option(
+        0.15, "Share of the tokens that an encoder has to guess, at each step and in evaluations.", above=0, below=1
     )
 
 
@@ -84,8 +92,15 @@ class TrainConfig(Section):
     save_every: int = option(500, "Steps between checkpoints; the last step is always saved.", at_least=1)
     keep_checkpoints: int = option(3, "Checkpoints kept on disk; older ones are deleted.", at_least=2)
     log_every: int = option(10, "Steps between lines of metrics.", at_least=1)
-    sample_tokens: int = option(200, "Tokens of the sample printed at the end; 0 prints none.", at_least=0)
-    init_from: str | None = option(None, "A run directory whose parameters training starts from.")
+    sample_tokens: int = option(200, "Length of the sample shown at the end, in tokens; 0 shows none.", at_least=0)
+    init_from: str | None = option(
+        None, "A run, Hugging Face folder or llama2.c file whose parameters training starts from."
+    )
+
+    @property
+    def end(self) -> int:
+        """The step at which training stops for now: `stop_after`, or the schedule's end."""
+        return self.stop_after or self.steps
 
     def check(self) -> None:
         if self.batch_size % self.accumulate:
@@ -129,12 +144,38 @@ class RunConfig:
         for name, cls in self.sections().items():
             if not isinstance(getattr(self, name), cls):
                 raise RequestError(f"RunConfig.{name}: expected a {cls.__name__}, got {getattr(self, name)!r}")
+        if self.data.mask_rate != DataConfig().mask_rate and self.model.family != "encoder":
+            raise RequestError(
+                f"data.mask_rate {self.data.mask_rate:g} means nothing with model.family {self.model.family}; leave "
+                "it out, or set model.family to encoder"
+            )
         micro_batch = self.train.batch_size // self.train.accumulate
         if self.mesh.data and micro_batch % self.mesh.data:
             raise RequestError(
                 f"mesh.data {self.mesh.data} does not divide the {micro_batch} sequences of a micro-batch; "
                 "use a divisor, or 0 to let it be chosen"
             )
+
+    @classmethod
+    def preset(cls, name: str, settings: Mapping[str, Any] | None = None) -> Self:
+        """Return a preset as a whole run, with flat settings laid over it.
+
+        Args:
+            name: One of those that `jaxgpt train --preset` takes.
+            settings: `{"section.field": value}`.
+
+        Raises:
+            RequestError: an unknown preset or setting (with the nearest), or a value that is refused.
+
+        Example:
+            >>> run = RunConfig.preset("char-cpu", {"data.path": "input.txt", "train.steps": 200})
+            >>> run.model.width, run.data.path, run.train.steps
+            (128, 'input.txt', 200)
+        """
+        from .compose import apply_settings
+        from .presets import load_preset
+
+        return apply_settings(load_preset(name), settings or {}, "RunConfig.preset")
 
     @classmethod
     def sections(cls) -> dict[str, type[Section]]:

@@ -6,16 +6,15 @@ import codecs
 import dataclasses
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self
-
-import numpy as np
+from typing import Any, Self, TypeVar
 
 from jaxgpt.config import RequestError
 
 BUILT_IN = "built-in corpus"
+Sliceable = TypeVar("Sliceable", str, list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +41,8 @@ class Corpus:
         return {"source": self.source, "characters": len(self.text), "sha256": self.sha256}
 
 
-def load_corpus(path: str | None, name: str = "data.path") -> Corpus:
-    """Return the corpus in a file, or the built-in one.
+def load_corpus(path: str | None, name: str = "data.path", *, built_in: Callable[[], Corpus] | None = None) -> Corpus:
+    """Return the corpus in a file, or a built-in one.
 
     Nothing is stripped, translated or replaced: a file's characters are its UTF-8 bytes decoded, newlines
     included.
@@ -52,6 +51,7 @@ def load_corpus(path: str | None, name: str = "data.path") -> Corpus:
         path: a UTF-8 text file; None is the text of Python's own manual (the `pydoc_data` module), which is
             there offline and differs a little between Python versions.
         name: the option that gave the path, in the words that begin a message.
+        built_in: makes another built-in corpus than the manual.
 
     Raises:
         RequestError: the file cannot be read, is empty, begins with a byte order mark or is not UTF-8.
@@ -61,11 +61,11 @@ def load_corpus(path: str | None, name: str = "data.path") -> Corpus:
         >>> len(corpus.text) > 100_000
         True
     """
-    return _built_in_corpus() if path is None else _file_corpus(path, name)
+    return (built_in or manual_corpus)() if path is None else _file_corpus(path, name)
 
 
-def _built_in_corpus() -> Corpus:
-    """Join the manual's topics, sorted, so that the order of the module's dict does not matter."""
+def manual_corpus() -> Corpus:
+    """Return the text of Python's manual: its topics joined, sorted, whatever the order of the module's dict."""
     try:
         from pydoc_data.topics import topics  # here: it is large, and most runs bring their own text
     except ImportError:
@@ -137,19 +137,20 @@ def check_same_corpus(recorded: Mapping[str, Any], corpus: Corpus) -> None:
     )
 
 
-def split_by_position(token_ids: np.ndarray, validation_fraction: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first int(N x (1 - fraction)) ids for training and the rest for validation, as views.
+def split_by_position(text: Sliceable, validation_fraction: float) -> tuple[Sliceable, Sliceable]:
+    """Return the first int(N x (1 - fraction)) of N characters (or pairs) for training, the rest for validation.
 
-    The fraction counts as it is written: 0.8 of 5 ids leaves 1, though 5 x (1 - 0.8) is 0.99... in floats.
+    The text is cut, not its ids, so that the two parts are the same whatever the tokenizer.
+
+    The fraction counts as it is written: 0.8 of 5 characters leaves 1, though 5 x (1 - 0.8) is 0.99... in floats.
 
     Args:
-        token_ids: ids in the order of the text, [N].
+        text: the whole text, or a list of pairs.
         validation_fraction: share kept for validation, between 0 and 1.
 
     Example:
-        >>> train, validation = split_by_position(np.arange(5), 0.8)
-        >>> train.tolist(), validation.tolist()
-        ([0], [1, 2, 3, 4])
+        >>> split_by_position("to be", 0.8)
+        ('t', 'o be')
     """
-    train = int(len(token_ids) * (1 - Fraction(str(validation_fraction))))
-    return token_ids[:train], token_ids[train:]
+    train = int(len(text) * (1 - Fraction(str(validation_fraction))))
+    return text[:train], text[train:]

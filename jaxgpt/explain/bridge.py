@@ -20,8 +20,8 @@ from jaxgpt.ops.linear import linear
 from jaxgpt.ops.norm import layer_norm
 
 from .lesson_weights import IDS_BT
-from .steps import Fact, Step, apart, largest_difference, make_rows, same, shape_of
-from .traced import Trace, column_names
+from .steps import Fact, Step, apart, exercise, largest_difference, make_rows, same
+from .traced import Trace, array_step
 
 _LIKE = 1  # the position both prompts share
 
@@ -160,13 +160,13 @@ def bridge_steps(params: Params, trace: Trace) -> tuple[Step, ...]:
 
 
 def _overview(results: Mapping[Stage, np.ndarray]) -> Step:
-    return Step(
+    return exercise(
         "All stages at a glance",
         "How far apart the prompts are at like@1, one word after you or we, as each component joins.",
         f"{len(results)} stages",
-        None,
         ("width", "largest A - B"),
-        make_rows("stages", {stage.name: _apart_at_like(array) for stage, array in results.items()}),
+        "stages",
+        {stage.name: _apart_at_like(array) for stage, array in results.items()},
     )
 
 
@@ -176,15 +176,8 @@ def _apart_at_like(array: np.ndarray) -> tuple[int, float]:
 
 def _stage_step(stage: Stage, array: np.ndarray, trace: Trace) -> Step:
     a, b = array[:, _LIKE]
-    return Step(
-        stage.name,
-        stage.sentence,
-        shape_of(stage.axes, array),
-        stage.trace_name,
-        column_names(stage.axes, array),
-        make_rows("bridge", {"A like@1": a, "B like@1": b, "A - B": a - b}),
-        _stage_facts(stage, array, trace),
-    )
+    rows = make_rows("bridge", {"A like@1": a, "B like@1": b, "A - B": a - b})
+    return array_step(stage, array, rows, _stage_facts(stage, array, trace))
 
 
 def _stage_facts(stage: Stage, array: np.ndarray, trace: Trace) -> tuple[Fact, ...]:

@@ -14,7 +14,7 @@ from jaxgpt.ops.norm import layer_norm
 from jaxgpt.ops.taps import Recorder
 
 from .lesson_weights import VOCABULARY
-from .steps import Step, apart, make_rows, same, shape_of
+from .steps import Step, apart, exercise, same, shape_of
 
 _ROUNDING = 1e-6
 
@@ -40,13 +40,13 @@ def block_exercises(params: Params) -> tuple[Step, ...]:
 def _gelu_table() -> Step:
     x_N = np.array([-1, 0, 1, 2], np.float32)
     y_N = np.asarray(gelu(x_N))
-    return Step(
+    return exercise(
         "GELU",
         "A negative number is damped but not cut off, and a large positive one passes nearly whole.",
         shape_of("N", x_N),
-        None,
         tuple(f"x = {x:.0f}" for x in x_N),
-        make_rows("gelu", {"GELU(x)": y_N}),
+        "gelu",
+        {"GELU(x)": y_N},
         (same("GELU(0) is 0", y_N[1], 0.0),),
     )
 
@@ -60,13 +60,13 @@ def _norm_statistics() -> Step:
     rows = {
         n: [float(x.mean()), float(x.var()), float(x.std())] for n, x in zip(_ROW_NAMES, _TWO_ROWS_NC, strict=True)
     }
-    return Step(
+    return exercise(
         "Mean and spread of a row",
         "For x = [1,2,3,4] the squared deviations are divided by 4 (not 3): the population variance.",
         shape_of("NC", _TWO_ROWS_NC),
-        None,
         ("mean", "variance", "deviation"),
-        make_rows("layer_norm_statistics", rows),
+        "layer_norm_statistics",
+        rows,
     )
 
 
@@ -74,13 +74,13 @@ def _norm_of_two_rows() -> Step:
     scale_C, bias_C = np.ones(4, np.float32), np.zeros(4, np.float32)
     y_NC = np.asarray(layer_norm(_TWO_ROWS_NC, scale_C, bias_C))
     alone_C = np.asarray(layer_norm(_ROW_C, scale_C, bias_C))
-    return Step(
+    return exercise(
         "Layer norm of a row, and of 100x + 1000",
         "Scale and offset drop out; what remains is how each feature stands to the others of its row.",
         shape_of("NC", y_NC),
-        None,
         tuple(f"feature {i}" for i in range(4)),
-        make_rows("layer_norm", dict(zip(_ROW_NAMES, y_NC, strict=True))),
+        "layer_norm",
+        dict(zip(_ROW_NAMES, y_NC, strict=True)),
         (
             same("both rows become the same, but for the epsilon under the root", y_NC[0], y_NC[1], within=1e-5),
             same("x on its own gives the same as beside another row", alone_C, y_NC[0], within=_ROUNDING),
@@ -102,26 +102,26 @@ def _feature_mixing(params: Params) -> Step:
     up = ffn["up"] | {"kernel": ffn["up"]["kernel"].at[1, 0].set(1.0)}
     before, out_before_C = _run_ffn(ffn, z_C)
     after, out_after_C = _run_ffn(ffn | {"up": up}, z_C)
-    return Step(
+    return exercise(
         "Mixing features with one weight",
         "z = [1,2,0,0]: with W1[1,0] = 1 the first hidden unit reads z0 + z1 instead of z0 alone.",
         shape_of("C", z_C),
-        None,
         ("before GELU", "after GELU", "output 0"),
-        make_rows("mixing", {"W1[1,0] = 0": before, "W1[1,0] = 1": after}),
+        "mixing",
+        {"W1[1,0] = 0": before, "W1[1,0] = 1": after},
         (same("outputs 1 to 3 do not change", out_before_C[1:], out_after_C[1:]),),
     )
 
 
 def _causal_mask() -> Step:
     mask_TS = np.asarray(masks.causal().visible(4, 4))
-    return Step(
+    return exercise(
         "Causal mask of four tokens",
         "1 lets a query (row) see a key (column); nobody sees what comes later.",
         shape_of("TS", mask_TS),
-        None,
         tuple(f"key t{s + 1}" for s in range(4)),
-        make_rows("causal_mask", {f"t{t + 1}": row.astype(int) for t, row in enumerate(mask_TS)}),
+        "causal_mask",
+        {f"t{t + 1}": row.astype(int) for t, row in enumerate(mask_TS)},
     )
 
 
@@ -129,13 +129,13 @@ def _masked_scores() -> Step:
     mask_TS, scores_TS = np.asarray(masks.causal().visible(4, 4)), np.arange(16, dtype=np.float32).reshape(4, 4) / 4
     weights_TS = np.asarray(masked_softmax(scores_TS, mask_TS))
     by_infinity_TS = np.asarray(masked_softmax(np.where(mask_TS, scores_TS, -np.inf), None))
-    return Step(
+    return exercise(
         "Softmax under the mask",
         "A masked score counts as -inf, and e^-inf is 0: a hidden key has no share, whatever it scored.",
         shape_of("TS", weights_TS),
-        None,
         tuple(f"key t{s + 1}" for s in range(4)),
-        make_rows("masked_scores", {f"t{t + 1}": row for t, row in enumerate(weights_TS)}),
+        "masked_scores",
+        {f"t{t + 1}": row for t, row in enumerate(weights_TS)},
         (
             same("a score of -inf gets a weight of 0", by_infinity_TS[~mask_TS], 0.0),
             same("so does a masked score", weights_TS[~mask_TS], 0.0),
@@ -158,13 +158,13 @@ def _order_without_mask(params: Params) -> Step:
         "causal, at place 1": causal_BTC[0, like],
         f"causal, at place {place}": causal_BTC[1, place],
     }
-    return Step(
+    return exercise(
         "Does attention know the order?",
         "Four words without positions, then shuffled: 'like' moves from place 1 to place 3.",
         shape_of("BTC", x_BTC),
-        None,
         tuple(f"feature {i}" for i in range(4)),
-        make_rows("order", rows),
+        "order",
+        rows,
         (
             same("full mask: shuffling the words only shuffles the outputs", full_BTC[0, order], full_BTC[1],
                  within=_ROUNDING),
@@ -182,13 +182,13 @@ def _scalar_residual() -> Step:
 
     x, dx = 1.0, 0.01
     slope = jax.grad(block)(x)
-    return Step(
+    return exercise(
         "A residual path in one number",
         "y = x + 0.1x: the direct path carries a change whole, the branch adds a tenth of it.",
         "scalars",
-        None,
         ("change dx", "change dy", "slope"),
-        make_rows("scalar_residual", {"x + 0.1x": [dx, float(block(x + dx) - block(x)), float(slope)]}),
+        "scalar_residual",
+        {"x + 0.1x": [dx, float(block(x + dx) - block(x)), float(slope)]},
         (same("the slope is 1 from the direct path plus the branch's own", slope, 1 + jax.grad(branch)(x),
               within=_ROUNDING),),
     )  # fmt: skip

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
+from jaxgpt.training.plain import PlainConsole
+
 from .steps import Fact, Lesson, Number, Part, Step, Verdict
 
 PAGE_WIDTH = 100
@@ -29,9 +31,8 @@ _LEGEND = (
 
 def page_console() -> Console:
     """Return a console on stdout: plain and 100 columns wide unless it is a terminal."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    width = min(console.width, PAGE_WIDTH) if console.is_terminal else PAGE_WIDTH
-    return Console(highlight=False, markup=False, emoji=False, width=width)
+    console = PlainConsole()
+    return PlainConsole(width=min(console.width, PAGE_WIDTH) if console.is_terminal else PAGE_WIDTH)
 
 
 def print_lesson(lesson: Lesson, console: Console) -> None:

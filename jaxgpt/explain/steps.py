@@ -183,6 +183,19 @@ def make_rows(key: str, rows: Mapping[str, Sequence[float] | np.ndarray]) -> tup
     return tuple(Row(label, _numbers(key, label, values)) for label, values in rows.items())
 
 
+def exercise(
+    name: str,
+    sentence: str,
+    shape: str,
+    columns: tuple[str, ...],
+    key: str,
+    rows: Mapping[str, Sequence[float] | np.ndarray],
+    facts: tuple[Fact, ...] = (),
+) -> Step:
+    """Return the step of an array that the model's trace has no name for; `key` is that of `make_rows`."""
+    return Step(name, sentence, shape, None, columns, make_rows(key, rows), facts)
+
+
 def _numbers(key: str, label: str, values: Sequence[float] | np.ndarray) -> tuple[Number, ...]:
     plain = values.tolist() if isinstance(values, np.ndarray) else list(values)
     printed = printed_row(key, label)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from .lesson_weights import IDS_BT, PROMPTS, VOCABULARY
-from .steps import Fact, Step, make_rows, same, shape_of
+from .steps import Fact, Row, Step, make_rows, same, shape_of
 
 Trace = Mapping[str, np.ndarray]
 _USED_UNITS = 4  # of sixteen hidden units the lesson's weights use the first four
@@ -27,15 +27,22 @@ class Traced(NamedTuple):
 def traced_step(entry: Traced, trace: Trace) -> Step:
     """Return the step that shows an intermediate of the trace."""
     array = trace[entry.trace_name]
-    return Step(
-        entry.name,
-        entry.sentence,
-        shape_of(entry.axes, array),
-        entry.trace_name,
-        column_names(entry.axes, array),
-        make_rows(entry.trace_name, cut(entry.axes, array)),
-        entry.facts(trace),
-    )
+    return array_step(entry, array, make_rows(entry.trace_name, cut(entry.axes, array)), entry.facts(trace))
+
+
+class Told(Protocol):
+    """What is said of an array: a heading, a sentence, the letters of its axes, and its name in the trace, if any."""
+
+    name: str
+    sentence: str
+    axes: str
+    trace_name: str | None
+
+
+def array_step(told: Told, array: np.ndarray, rows: tuple[Row, ...], facts: tuple[Fact, ...]) -> Step:
+    """Return the step of an array, its shape and its columns named by its axes."""
+    shape, columns = shape_of(told.axes, array), column_names(told.axes, array)
+    return Step(told.name, told.sentence, shape, told.trace_name, columns, rows, facts)
 
 
 def column_names(axes: str, array: np.ndarray) -> tuple[str, ...]:

@@ -10,9 +10,10 @@ import jaxgpt
 from jaxgpt.config import ModelConfig
 from jaxgpt.model.parameters import Params
 from jaxgpt.ops.cross_entropy import token_cross_entropy
+from jaxgpt.ops.keys import random_key
 
 from .lesson_weights import IDS_BT, TARGET_IDS_BT, VOCABULARY, lesson_batch, lesson_config, words
-from .steps import Fact, Step, make_rows, same, shape_of
+from .steps import Fact, Step, exercise, make_rows, same, shape_of
 
 _LOSS_IN_FLOAT64 = 1.9176324751929954
 _LEARNING_RATE = 0.1
@@ -33,13 +34,13 @@ def _loss_shapes(params: Params) -> Step:
     mean, _ = jaxgpt.loss(lesson_config(), params, lesson_batch())
     nats_BT = np.asarray(token_cross_entropy(logits_BTV, TARGET_IDS_BT))
     columns = [f"{VOCABULARY[i]} -> {VOCABULARY[j]}" for i, j in zip(IDS_BT.flat, TARGET_IDS_BT.flat, strict=True)]
-    return Step(
+    return exercise(
         "The training loss",
         "Each position is a task, guess the next word; the loss is the mean of -ln p(target), in nats.",
         f"{shape_of('NV', logits_NV)} against {shape_of('N', targets_N)}, N = B x T",
-        None,
         (*columns, "mean"),
-        make_rows("loss", {"-ln p(target)": np.append(nats_BT, mean)}),
+        "loss",
+        {"-ln p(target)": np.append(nats_BT, mean)},
         (
             _shape_fact("logits reshaped", logits_NV, (4, 5)),
             _shape_fact("targets reshaped", targets_N, (4,)),
@@ -62,13 +63,13 @@ def _descent(params: Params) -> Step:
     moved = jax.tree.map(_move, params, gradient)
     before, after = float(loss(params)), float(loss(moved))
     count = sum(leaf.size for leaf in jax.tree.leaves(gradient))
-    return Step(
+    return exercise(
         "One step downhill",
         f"Every parameter moves against its slope: theta - {_LEARNING_RATE} x gradient of the loss.",
         f"a tree of {count} numbers",
-        None,
         ("loss before", "loss after", "gradient norm"),
-        make_rows("descent", {"one step": [before, after, _length(gradient)]}),
+        "descent",
+        {"one step": [before, after, _length(gradient)]},
         (Fact(f"the loss falls, by {before - after:.6f} nats", after < before),),
     )
 
@@ -81,25 +82,39 @@ def _length(tree: Params) -> float:
     return float(np.sqrt(sum(np.square(np.asarray(leaf)).sum() for leaf in jax.tree.leaves(tree))))
 
 
-def _greedy(params: Params, ids_BT: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the logits of the last position, [B,V], and the best next id as a column, [B,1]."""
-    last_BV = np.asarray(jaxgpt.apply(lesson_config(), params, ids_BT))[:, -1]
-    return last_BV, last_BV.argmax(axis=-1, keepdims=True)
+def _one_word_longer(params: Params) -> np.ndarray:
+    """Return both prompts with the best next id behind each, [B,T+1]."""
+    result = jaxgpt.generate(
+        lesson_config(),
+        params,
+        IDS_BT.tolist(),
+        max_new_tokens=1,
+        temperature=0,
+        key=random_key(0),
+        context_policy="crop",  # the prompts fill the context
+    )
+    return np.array(result.ids)
+
+
+def _last_logits(params: Params, ids_BT: np.ndarray) -> np.ndarray:
+    """Return the logits of the last position, [B,V]."""
+    return np.asarray(jaxgpt.apply(lesson_config(), params, ids_BT))[:, -1]
 
 
 def _generation(params: Params) -> Step:
-    last_BV, next_B1 = _greedy(params, IDS_BT)
-    longer_BT = np.concatenate([IDS_BT, next_B1], axis=1)
-    return Step(
+    longer_BT = _one_word_longer(params)
+    last_BV, next_B1 = _last_logits(params, IDS_BT), longer_BT[:, -1:]
+    return exercise(
         "One word is generated",
         "Only the last position's logits count; the best id becomes a new column of the sequence.",
         f"{shape_of('BT', IDS_BT)} -> {shape_of('BT', longer_BT)}",
-        None,
         ("id 0", "id 1", "new id"),
-        make_rows("generation", {words(ids): ids for ids in longer_BT}),
+        "generation",
+        {words(ids): ids for ids in longer_BT},
         (
             _shape_fact("the last position's logits", last_BV, (2, 5)),
             _shape_fact("the next ids", next_B1, (2, 1)),
+            same("they score highest there", next_B1[:, 0], last_BV.argmax(axis=-1)),
             _shape_fact("the longer sequence", longer_BT, (2, 3)),
         ),
     )
@@ -107,9 +122,9 @@ def _generation(params: Params) -> Step:
 
 def _cropped(params: Params) -> Step:
     limit = lesson_config().context_length
-    longer_BT = np.concatenate([IDS_BT, _greedy(params, IDS_BT)[1]], axis=1)
+    longer_BT = _one_word_longer(params)
     window_BT = longer_BT[:, -limit:]
-    last_BV, _ = _greedy(params, window_BT)
+    last_BV = _last_logits(params, window_BT)
     return Step(
         "The window moves on",
         f"The model reads {limit} ids, so the next pass sees the last {limit} and has lost the first word.",
@@ -128,12 +143,12 @@ def _cropped(params: Params) -> Step:
 
 def _gpt2_count() -> Step:
     count = jaxgpt.count_parameters(ModelConfig.preset("gpt2"))
-    return Step(
+    return exercise(
         "The 124 million of GPT-2",
         "The same design at width 768, with 12 blocks: its parameters, counted from the shapes.",
         f"{len(count.buckets)} buckets",
-        None,
         ("parameters",),
-        make_rows("gpt2_parameters", {**{b.name: [b.total] for b in count.buckets}, "sum": [count.total]}),
+        "gpt2_parameters",
+        {**{b.name: [b.total] for b in count.buckets}, "sum": [count.total]},
         (Fact("the buckets sum to the total", sum(bucket.total for bucket in count.buckets) == count.total),),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from .contracts import check_shape
+from .contracts import ContractError, check_shape
 
 
 def token_cross_entropy(logits_BTV: jax.Array, target_ids_BT: jax.Array) -> jax.Array:
@@ -39,8 +39,9 @@ def mean_over_tokens(values_BT: jax.Array, weights_BT: jax.Array) -> tuple[jax.A
         >>> [float(x) for x in mean_over_tokens(jnp.array([[4.0, 8.0]]), jnp.array([[1.0, 0.0]]))]
         [4.0, 4.0, 1.0]
     """
-    check_shape("values_BT", values_BT)
-    check_shape("weights_BT", weights_BT, B=values_BT.shape[0], T=values_BT.shape[1])
+    if jnp.shape(weights_BT) != jnp.shape(values_BT):
+        got, expected = list(jnp.shape(weights_BT)), list(jnp.shape(values_BT))
+        raise ContractError(f"weights_BT: expected the values' shape {expected}, got {got}")
     weights_BT = jnp.asarray(weights_BT, jnp.float32)  # in bfloat16 a count would stop at 256
     counted_BT = weights_BT != 0
     total = jnp.where(counted_BT, values_BT * weights_BT, 0).sum()

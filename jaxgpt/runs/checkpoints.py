@@ -16,6 +16,7 @@ import orbax.checkpoint as ocp
 
 from jaxgpt.config import RequestError, WorkError
 
+from .access import obstacle
 from .orbax_handlers import handler_registry
 from .quiet import quiet_orbax
 from .record import DamagedError, check_arrays, check_record, make_record, recorded_signatures
@@ -28,18 +29,17 @@ _UNFINISHED = ".orbax-checkpoint-tmp"  # how Orbax's folders end until they are 
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """A checkpoint that passed its check: its step, its items shaped as the templates, and its info."""
+    """A checkpoint that passed its check: its step, and its items shaped as the templates."""
 
     step: int
     items: dict[str, PyTree]
-    info: dict[str, Any]
 
 
 class CheckpointStore:
     """The checkpoints of one run, written by Orbax in the background, each in one atomic commit.
 
     Orbax alone restores a flipped bit as if it were the weights. Here each checkpoint carries the sha256 of
-    every array, and what does not match is reported, moved aside and replaced by the checkpoint before it.
+    every array; what does not match is reported, and moved aside once the checkpoint before it has taken its place.
 
     Args:
         directory: the folder of checkpoints, one sub-folder per step; damaged ones go to its sibling `damaged`.
@@ -53,11 +53,11 @@ class CheckpointStore:
         ...     tempfile.TemporaryDirectory() as folder,
         ...     CheckpointStore(Path(folder) / "checkpoints", keep=2) as store,
         ... ):
-        ...     store.save(10, {"params": {"scale": jnp.ones(3)}}, info={"tokens": 640})
+        ...     store.save(10, {"params": {"scale": jnp.ones(3)}})
         ...     like = {"params": {"scale": jax.ShapeDtypeStruct((3,), "float32")}}
         ...     restored = store.restore(like, warn=print)
-        >>> restored.step, restored.info, restored.items["params"]["scale"]
-        (10, {'tokens': 640}, Array([1., 1., 1.], dtype=float32))
+        >>> restored.step, restored.items["params"]["scale"]
+        (10, Array([1., 1., 1.], dtype=float32))
     """
 
     def __init__(self, directory: Path, *, keep: int | None = None, writable: bool = True) -> None:
@@ -75,13 +75,12 @@ class CheckpointStore:
         self._manager = ocp.CheckpointManager(self._directory, options=options, handler_registry=handler_registry())
         self._closing.callback(self._manager.close)
 
-    def save(self, step: int, items: Mapping[str, PyTree], *, info: Mapping[str, Any]) -> None:
+    def save(self, step: int, items: Mapping[str, PyTree]) -> None:
         """Start writing `items` as the checkpoint of `step`; the arrays may be donated once this returns.
 
         Args:
             step: optimizer steps done.
             items: `{name: pytree of arrays}`; each name can be restored without the others.
-            info: a small JSON object.
 
         Raises:
             WorkError: that step is there already, or this save, or the one before it, could not be written.
@@ -96,7 +95,7 @@ class CheckpointStore:
         arguments: dict[str, Any] = {
             name: ocp.args.PyTreeSave(nested(arrays)) for name, arrays in host.items() if arrays
         }
-        arguments[RECORD] = ocp.args.JsonSave(make_record(host, info))
+        arguments[RECORD] = ocp.args.JsonSave(make_record(host))
         self._in_flight = step
         with self._writing():
             self._manager.save(step, args=ocp.args.Composite(**arguments), force=True)
@@ -112,48 +111,39 @@ class CheckpointStore:
 
     def steps(self) -> list[int]:
         """Return the steps of the committed checkpoints, ascending; none of them has been checked."""
-        if not self._directory.is_dir():
-            return []
-        names = [entry.name for entry in self._directory.iterdir() if entry.is_dir()]
-        return sorted(int(name) for name in names if name.isdecimal())
+        return saved_steps(self._directory)
 
-    def damaged(self) -> list[str]:
-        """Return the names of the checkpoints that were moved aside."""
-        folder = self._damaged_folder
-        return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    def restore(self, templates: Mapping[str, PyTree], *, warn: Callable[[str], Any]) -> Restored:
+        """Return the newest checkpoint that passes its check.
 
-    def restore(
-        self, templates: Mapping[str, PyTree], *, warn: Callable[[str], Any], step: int | None = None
-    ) -> Restored:
-        """Return the newest checkpoint that passes its check, or that of `step` and no other.
+        Damaged newer ones are moved aside, but only once an older one has been restored: where none passes, all
+        stay where they are.
 
         Args:
             templates: `{item: pytree}` of arrays or `jax.ShapeDtypeStruct`; only these items are read. A NumPy
                 template gives a NumPy array back, any other a JAX array with the template's sharding.
             warn: called with one message for each checkpoint that is skipped, or write that was never
                 finished.
-            step: the one checkpoint to read; None takes the newest usable one.
 
         Raises:
-            RequestError: no checkpoint of that step, or a sound one of another structure (nothing is moved).
-            WorkError: there is no checkpoint, or none passes its check.
+            RequestError: a sound checkpoint of another structure (nothing is moved).
+            WorkError: there is no checkpoint, none passes its check, or this process may not read one.
         """
         self.wait()
         if self._writable:
             self._remove_unfinished(warn)
-        steps = self.steps()
-        if step is not None and step not in steps:
-            raise RequestError(f"no checkpoint of step {step} in {self._directory}; it has {steps or 'none'}")
-        candidates = steps[::-1] if step is None else [step]
-        for candidate in candidates:
+        damages: dict[int, str] = {}
+        for step in reversed(self.steps()):
             try:
-                return self._read(candidate, templates)
+                restored = self._read(step, templates)
             except DamagedError as damage:
-                self._skip(candidate, str(damage), warn)
+                damages[step] = str(damage)
+            else:
+                self._skip(damages, warn)
+                return restored
         raise WorkError(
-            f"no usable checkpoint in {self._directory}: "
-            + (f"tried {candidates}, all damaged" if candidates else "nothing was saved there yet")
-            + "; start the run again in a new folder, or put a good copy back"
+            f"no usable checkpoint in {self._directory}: {_in_words(damages) or 'nothing was saved there yet'}; "
+            "start the run again in a new folder, or put a good copy back"
         )
 
     def close(self) -> None:
@@ -192,7 +182,7 @@ class CheckpointStore:
         arrays = self._read_arrays(step, record, templates)
         check_arrays(record, arrays)
         items = {name: _placed(arrays[name], template) for name, template in templates.items()}
-        return Restored(step, items, record["info"])
+        return Restored(step, items)
 
     def _read_record(self, step: int) -> dict[str, Any]:
         record = self._orbax_restore(step, {RECORD: ocp.args.JsonRestore()})[RECORD]
@@ -231,22 +221,25 @@ class CheckpointStore:
         try:
             return self._manager.restore(step, args=ocp.args.Composite(**arguments))
         except Exception as error:
+            reason = obstacle(error, self._directory / str(step))
+            if reason is not None:
+                raise WorkError(
+                    f"cannot read checkpoint {step} in {self._directory}: {reason}; nothing was moved: give this "
+                    "process the access, memory or open files that it lacks, then try again"
+                ) from error
             what = ", ".join(arguments)
             raise DamagedError(f"cannot read its {what} ({type(error).__name__}: {_one_line(error)})") from error
 
-    def _skip(self, step: int, reason: str, warn: Callable[[str], Any]) -> None:
-        message = f"checkpoint {step} is damaged and was skipped: {reason}"
-        if self._writable:
-            message += f"; it was moved to {self._move_aside(step)}"
-        warn(message)
-
-    @property
-    def _damaged_folder(self) -> Path:
-        return self._directory.parent / "damaged"
+    def _skip(self, damages: Mapping[int, str], warn: Callable[[str], Any]) -> None:
+        for step, reason in damages.items():
+            message = f"checkpoint {step} is damaged and was skipped: {reason}"
+            if self._writable:
+                message += f"; it was moved to {self._move_aside(step)}"
+            warn(message)
 
     def _move_aside(self, step: int) -> Path:
         """Move a checkpoint to the sibling folder `damaged`; its place is then free for a new save."""
-        folder = self._damaged_folder
+        folder = self._directory.parent / "damaged"
         folder.mkdir(exist_ok=True)
         target, number = folder / str(step), 2
         while target.exists():
@@ -260,6 +253,18 @@ class CheckpointStore:
         for folder in sorted(self._directory.glob(f"*{_UNFINISHED}*")):
             shutil.rmtree(folder)
             warn(f"checkpoint {folder.name.split('.')[0]} was never finished; its leftover was removed")
+
+
+def saved_steps(directory: Path) -> list[int]:
+    """Return the steps of the committed checkpoints in a folder, ascending; none of them has been checked."""
+    if not directory.is_dir():
+        return []
+    names = [entry.name for entry in directory.iterdir() if entry.is_dir()]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _in_words(damages: Mapping[int, str]) -> str:
+    return "; ".join(f"checkpoint {step} is damaged: {reason}" for step, reason in damages.items())
 
 
 def _on_host(tree: PyTree) -> dict[str, np.ndarray]:

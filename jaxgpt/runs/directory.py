@@ -15,6 +15,8 @@ from jaxgpt.config import RequestError
 
 from .manifest import FILE_NAME, Manifest
 
+_LOCK_NAME = "lock"
+
 
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
@@ -54,19 +56,22 @@ class RunDirectory:
         """Make a run directory at `path`, which must not exist or be an empty folder.
 
         Raises:
-            RequestError: something else lies there, or the folder cannot be written.
+            RequestError: something else lies there, another process makes a run there, or the folder cannot be
+                written.
+            WorkError: the manifest cannot be written.
         """
+        run = cls(path, manifest)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            held = sorted(entry.name for entry in path.iterdir())
-            if held:
-                raise RequestError(f"{path} holds something else ({_some(held)}); name a folder that is new or empty")
-            manifest.write(path)
+            _refuse_contents(path)
+            with run.lock():  # of two processes that both found the folder empty, one ends here
+                _refuse_contents(path)
+                manifest.write(path)
         except OSError as error:
             raise RequestError(
                 f"cannot make a run directory at {path}: {error.strerror}; name another folder"
             ) from None
-        return cls(path, manifest)
+        return run
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -99,7 +104,7 @@ class RunDirectory:
         """
         with contextlib.ExitStack() as held:
             try:
-                file = held.enter_context((self.path / "lock").open("a+", encoding="utf-8"))
+                file = held.enter_context((self.path / _LOCK_NAME).open("a+", encoding="utf-8"))
                 _take(file)
             except BlockingIOError:
                 file.seek(0)
@@ -146,6 +151,13 @@ def _take(file: TextIO) -> None:
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()
+
+
+def _refuse_contents(path: Path) -> None:
+    """Refuse a folder that holds anything but a lock."""
+    held = sorted(entry.name for entry in path.iterdir() if entry.name != _LOCK_NAME)
+    if held:
+        raise RequestError(f"{path} holds something else ({_some(held)}); name a folder that is new or empty")
 
 
 def _some(names: list[str]) -> str:

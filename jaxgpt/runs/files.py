@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from jaxgpt.config import WorkError
+
 
 def write_atomically(path: Path, text: str) -> None:
     """Write `text` as UTF-8 to `path` by way of a temporary file in the same folder.
@@ -13,8 +15,17 @@ def write_atomically(path: Path, text: str) -> None:
     under the final name.
 
     Raises:
-        OSError: the folder is missing or read-only, or the disk is full; `path` is then as it was.
+        WorkError: the folder is missing or read-only, or the disk is full; `path` is then as it was.
     """
+    try:
+        _replace(path, text)
+    except OSError as error:
+        raise WorkError(
+            f"cannot write {path}: {error.strerror}; free space or make the folder writable, then try again"
+        ) from None
+
+
+def _replace(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("w", encoding="utf-8") as file:

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Self
 
-from jaxgpt.config import RequestError, RunConfig, from_nested
+from jaxgpt.config import RequestError, RunConfig, blamed_on, from_nested
 from jaxgpt.data.tokenizer import tokenizer_from_json
 
 from .files import write_atomically
 
-FORMAT = 1
+FORMAT = 2
 FILE_NAME = "manifest.json"
 _PACKAGES = (
     "jaxgpt",
@@ -35,6 +35,7 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "data": (dict,),
     "tokenizer": (dict, NoneType),
     "versions": (dict,),
+    "devices": (dict,),
     "command": (str, NoneType),
     "model_hash": (str,),
 }
@@ -48,7 +49,9 @@ class Manifest:
         config: the whole config; `model.vocab_size` is a number, not `none`.
         data: identity of the data (name, size, hash, as the data layer gives it); empty where there is none.
         tokenizer: the tokenizer's `to_json()`, or None for a model saved without one.
-        versions: `library_versions()` of the process that wrote it.
+        versions: `library_versions()` of the process that trained last.
+        devices: what that process trained on, as `jaxgpt.sharding.mesh.topology` gives it; empty where nothing
+            was trained.
         command: the command line that started the run, or None when it was started from Python.
 
     Raises:
@@ -64,6 +67,7 @@ class Manifest:
     data: dict[str, Any] = dataclasses.field(default_factory=dict)
     tokenizer: dict[str, Any] | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: library_versions())
+    devices: dict[str, Any] = dataclasses.field(default_factory=dict)
     command: str | None = None
 
     def __post_init__(self) -> None:
@@ -82,13 +86,14 @@ class Manifest:
         """Write `manifest.json` into the folder `run_dir`, atomically.
 
         Raises:
-            OSError: the folder cannot be written; an earlier manifest is then unchanged.
+            WorkError: the folder cannot be written; an earlier manifest is then unchanged.
         """
         document = {
             "format": FORMAT,
             "config": dataclasses.asdict(self.config),
             "data": self.data,
             "versions": self.versions,
+            "devices": self.devices,
             "command": self.command,
             "model_hash": self.model_hash,
             "tokenizer": self.tokenizer,  # last: the merges of a BPE are half a megabyte, the rest fits a screen
@@ -111,10 +116,8 @@ class Manifest:
                 f"{path}: the model section or the tokenizer was edited after the weights were saved; "
                 "they only fit what was written: undo the edit, or start a new run with the other model"
             )
-        try:
+        with blamed_on(str(path)):
             return cls(**fields | {"config": config})
-        except RequestError as error:
-            raise RequestError(f"{path}: {error}") from None
 
 
 def library_versions() -> dict[str, str]:
@@ -136,8 +139,9 @@ def check_vocabulary(vocab_size: int, tokenizer_size: int) -> None:
     """Refuse a model and a tokenizer whose numbers of ids differ."""
     if vocab_size != tokenizer_size:
         raise RequestError(
-            f"model.vocab_size is {vocab_size}, but the tokenizer has {tokenizer_size} ids; "
-            "use the tokenizer that the model was trained with, or a model of that size"
+            f"model.vocab_size is {vocab_size}, but the tokenizer has {tokenizer_size} ids. A trained model needs "
+            "the one it was trained with. For a new model, --model.vocab_size none takes the size from the tokenizer "
+            "(a preset such as gpt2 fixes the vocabulary of that model)"
         )
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
-
-from tensorboardX import SummaryWriter
 
 from jaxgpt.config import RequestError, WorkError
 
 from .directory import RunDirectory
 from .files import write_atomically
+from .tensorboard import EventFile
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -48,25 +48,21 @@ class MetricsLog:
         self._path = run.metrics_path
         self._tensorboard_path = run.tensorboard_path
         self._file: Any = None
-        self._events: SummaryWriter | None = None
+        self._events: EventFile | None = None
         self._purge_step: int | None = None
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Log `numbers` (`{name: value}`) at `step`; the line is with the operating system on return.
+        """Log `numbers` (`{name: value}`) at `step`; both files have them on return.
 
         Raises:
-            WorkError: the file cannot be written, as on a full disk.
+            WorkError: a file cannot be written, as on a full disk.
         """
         values = {name: float(value) for name, value in numbers.items()}
-        try:
+        with self._writing():
             self._open()
             self._file.write(json.dumps({"step": step} | _as_json(values), allow_nan=False) + "\n")
             self._file.flush()
-        except OSError as error:
-            raise WorkError(f"cannot write {self._path}: {error.strerror}; free space, then continue") from None
-        for name, value in values.items():
-            if math.isfinite(value):
-                self._events.add_scalar(name, value, global_step=step)
+            self._events.write(step, {name: value for name, value in values.items() if math.isfinite(value)})
 
     def cut_back(self, step: int) -> None:
         """Forget what was logged after `step`, the checkpoint that training continues from.
@@ -76,6 +72,7 @@ class MetricsLog:
 
         Raises:
             RequestError: a line before the last is no metrics line.
+            WorkError: the file cannot be replaced.
         """
         self.close()
         self._purge_step = step + 1
@@ -84,11 +81,11 @@ class MetricsLog:
             write_atomically(self._path, "".join(json.dumps(_as_json(line)) + "\n" for line in kept))
 
     def close(self) -> None:
-        """Flush and close both; a later `write` opens them again."""
-        if self._file is not None:
-            self._file.close()
-            self._events.close()
-            self._file = self._events = None
+        """Close both; a later `write` opens them again."""
+        for file in (self._file, self._events):
+            if file is not None:
+                file.close()
+        self._file = self._events = None
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +96,23 @@ class MetricsLog:
     def _open(self) -> None:
         if self._file is None:
             self._file = self._path.open("a", encoding="utf-8")
-            self._events = SummaryWriter(str(self._tensorboard_path), purge_step=self._purge_step)
+            self._events = EventFile(self._tensorboard_path, purge_step=self._purge_step)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn what the disk refuses into one message, and give up the files with what they could not take."""
+        try:
+            yield
+        except OSError as error:
+            for file in (self._file, self._events):
+                if file is not None:
+                    with contextlib.suppress(OSError):  # closing tries once more to write what is left
+                        file.close()
+            self._file = self._events = None
+            raise WorkError(
+                f"cannot write {error.filename or self._path}: {error.strerror}; free space or make the folder "
+                "writable, then continue the run"
+            ) from None
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

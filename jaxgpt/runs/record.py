@@ -18,9 +18,9 @@ class DamagedError(Exception):
     """A checkpoint is not what was written; the message is the reason, in one line."""
 
 
-def make_record(items: Arrays, info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON record of `items`; `info` is stored beside it as it is."""
-    body = {"info": dict(info), "items": {name: _entries(arrays) for name, arrays in items.items()}}
+def make_record(items: Arrays) -> dict[str, Any]:
+    """Return the JSON record of `items`."""
+    body = {"items": {name: _entries(arrays) for name, arrays in items.items()}}
     return body | {"sha256": _hash_of(body)}
 
 

@@ -51,7 +51,7 @@ def save(path: str | Path, config: ModelConfig, params: Params, tokenizer: Any =
         raise RequestError(f"the parameters are not those of the architecture: {wrong}; change one of the two")
     run = RunDirectory.create(Path(path), manifest)
     with CheckpointStore(run.checkpoints_path) as store:
-        store.save(0, {"params": params}, info={})
+        store.save(0, {"params": params})
 
 
 def load(path: str | Path, *, warn: Warn = warnings.warn) -> tuple[ModelConfig, Params, Any]:

@@ -14,7 +14,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def arrange_cpu_devices(sequences: int, wanted: int = 0) -> int:
+def arrange_cpu_devices(sequences: int, wanted: int = 0) -> None:
     """Let XLA's CPU client have one device per core, as many as divide the rows of a micro-batch.
 
     It must run before JAX's first computation, so commands call it, never an import. Accelerators are untouched. A
@@ -23,9 +23,6 @@ def arrange_cpu_devices(sequences: int, wanted: int = 0) -> int:
     Args:
         sequences: Rows of one micro-batch.
         wanted: Number of devices; 0 takes the largest divisor of `sequences` up to the number of cores.
-
-    Returns:
-        The number asked for.
 
     Raises:
         RequestError: JAX has started already.
@@ -41,4 +38,3 @@ def arrange_cpu_devices(sequences: int, wanted: int = 0) -> int:
                 "JAX has already started in this process, so CPU devices can no longer be arranged; run the command "
                 "in a process of its own, or call jaxgpt.train"
             ) from None
-    return count

@@ -45,6 +45,17 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
+def topology(mesh: Mesh) -> dict[str, Any]:
+    """Return what a mesh consists of, in JSON's types: a run is bitwise repeatable on one topology only.
+
+    Example:
+        >>> sorted(topology(data_mesh(1)))
+        ['count', 'kind', 'platform']
+    """
+    first = mesh.devices.flat[0]
+    return {"count": mesh.size, "platform": first.platform, "kind": first.device_kind}
+
+
 def split_rows(mesh: Mesh, *, axis: int = 0) -> NamedSharding:
     """Return the sharding of batches whose rows (axis `axis`) are divided among the devices."""
     return NamedSharding(mesh, PartitionSpec(*[None] * axis, "data"))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
-import rich.console
 import rich.progress
 
-from jaxgpt.config import RunConfig, flatten
+from jaxgpt.config import RunConfig, flatten, warn
 from jaxgpt.model.bucket_table import bucket_lines
 from jaxgpt.model.specs import INIT_STD, parameter_specs, walk
+
+from .plain import PlainConsole
 
 if TYPE_CHECKING:
     from .loop import Evaluation
@@ -23,11 +25,12 @@ if TYPE_CHECKING:
 class Console:
     """Prints a run's facts and progress to standard output.
 
-    On a terminal the steps are a progress bar; in a file each logged step is a line.
+    On a terminal the steps are a progress bar; in a file each logged step is a line. A run is not lost because nobody
+    can read what it prints any more (a closed pipe or terminal, a full disk): it goes on in silence, after a warning.
     """
 
     def __init__(self) -> None:
-        self._out = rich.console.Console(highlight=False, markup=False, soft_wrap=True, emoji=False)
+        self._out = PlainConsole(soft_wrap=True)
         self._bar: rich.progress.Progress | None = None
         self._task: Any = None
         self._config: RunConfig | None = None
@@ -35,7 +38,17 @@ class Console:
 
     def say(self, text: str = "") -> None:
         """Print one line."""
-        self._out.print(text)
+        with self._as_long_as_it_is_read():
+            self._out.print(text)
+
+    @contextlib.contextmanager
+    def _as_long_as_it_is_read(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._out.quiet = True
+            with contextlib.suppress(OSError):  # standard error may be the same terminal
+                warn(f"standard output: {error.strerror}; the run goes on in silence, metrics.jsonl has its losses")
 
     def settings(self, config: RunConfig, origins: Mapping[str, str]) -> None:
         """Print the settings that differ from the defaults and where each came from."""
@@ -58,7 +71,7 @@ class Console:
         )
         self.say()
 
-    def start(self, config: RunConfig, start: int, end: int, *, fresh: bool) -> None:
+    def start(self, config: RunConfig, start: int, *, fresh: bool) -> None:
         """Begin showing steps."""
         self._config, self._announce_first_loss = config, fresh
         if self._out.is_terminal:
@@ -69,8 +82,11 @@ class Console:
                 rich.progress.TimeRemainingColumn(),
             )
             self._bar = rich.progress.Progress(*columns, console=self._out, transient=True)
-            self._task = self._bar.add_task("", total=end, completed=start)
-            self._bar.start()
+            self._task = self._bar.add_task("", total=config.train.end, completed=start)
+            with self._as_long_as_it_is_read():
+                self._bar.start()
+            if self._out.quiet:  # it is half started, and cannot be stopped
+                self._bar = None
 
     def step(self, done: int, metrics: Mapping[str, float], *, tokens_per_second: float, shown: bool) -> None:
         """Show one step."""
@@ -104,7 +120,8 @@ class Console:
     def close(self) -> None:
         """Take the progress bar down."""
         if self._bar is not None:
-            self._bar.stop()
+            with self._as_long_as_it_is_read():
+                self._bar.stop()
             self._bar = None
 
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxgpt.config import ExecutionConfig, ModelConfig
 from jaxgpt.model.functional import apply, check_batch, inputs_of
-from jaxgpt.ops.cross_entropy import token_cross_entropy
+from jaxgpt.ops.cross_entropy import mean_over_tokens, token_cross_entropy
 
 Batch = Mapping[str, Any]
 EvaluationStep = Callable[[Mapping[str, Any], Batch], tuple[jax.Array, jax.Array]]
@@ -38,8 +37,8 @@ def make_evaluation_step(model: ModelConfig, execution: ExecutionConfig) -> Eval
         check_batch(batch)
         logits_BTV = apply(model, params, **inputs_of(batch), execution=execution)
         nats_BT = token_cross_entropy(logits_BTV, batch["target_ids_BT"])
-        counted_BT = batch["weights_BT"] != 0
-        return jnp.where(counted_BT, nats_BT * batch["weights_BT"], 0).sum(axis=1), batch["weights_BT"].sum(axis=1)
+        _, sums_B, counts_B = jax.vmap(mean_over_tokens)(nats_BT, batch["weights_BT"])
+        return sums_B, counts_B
 
     return evaluation_step
 

@@ -10,19 +10,20 @@ from collections.abc import Iterator
 import jax
 
 from jaxgpt.config import RunConfig, WorkError
-from jaxgpt.data.batches import TrainingBatches
-from jaxgpt.runs.checkpoints import CheckpointStore
+from jaxgpt.ops.keys import random_key
 from jaxgpt.runs.directory import RunDirectory
-from jaxgpt.runs.metrics import MetricsLog
 
 from .clock import Clock
 from .console import Console
 from .diagnose import first_non_finite
 from .evaluate import Estimate, evaluate
-from .optimizer import learning_rate_schedule
-from .setup import Material, Programs
-from .step import NO_BAD_STEP, Metrics, TrainState, split_micro_batches
+from .material import Material
+from .programs import Programs, training_batches
+from .setup import OpenRun
+from .step import NO_BAD_STEP, Metrics, TrainState, dropout_key, split_micro_batches
 from .stop import StoppedError, StopRequest
+
+_READ = ("token_ids_BT", "source_ids_BS")  # the fields of a batch that the model reads tokens from
 
 
 @dataclasses.dataclass
@@ -42,37 +43,24 @@ class Trainer:
     """
 
     def __init__(
-        self,
-        run: RunDirectory,
-        material: Material,
-        programs: Programs,
-        batches: TrainingBatches,
-        store: CheckpointStore,
-        log: MetricsLog,
-        console: Console,
-        state: TrainState,
+        self, run: OpenRun, material: Material, programs: Programs, console: Console, state: TrainState
     ) -> None:
-        self._run, self._material, self._programs, self._batches = run, material, programs, batches
-        self._store, self._log, self._console, self.state = store, log, console, state
-        self._learning_rate = learning_rate_schedule(self.config.optimizer, self.config.train.steps)
+        self._run, self._material, self._programs, self._console, self.state = run, material, programs, console, state
+        self._batches = training_batches(material)
         self._pending: tuple[int, Metrics] | None = None
-        self._saved_step = int(state.step) if store.steps() else -1
+        self._saved_step = int(state.step) if run.store.steps() else -1
         self.evaluation: Evaluation | None = None
         self.clock = Clock()
         self.steps_done = 0
+        self._tokens_per_step = 0
 
     @property
     def config(self) -> RunConfig:
         """The run's config, vocabulary size filled in."""
         return self._material.config
 
-    @property
-    def end(self) -> int:
-        """The step this call stops at: the schedule's end, or `train.stop_after`."""
-        return self.config.train.stop_after or self.config.train.steps
-
     def run(self, request: StopRequest) -> None:
-        """Train to the end.
+        """Train to `train.end`; on return everything is on disk.
 
         Raises:
             StoppedError: a signal asked for it; the state is saved.
@@ -82,11 +70,14 @@ class Trainer:
         with self._batches.stream(start) as stream:
             with self.clock.measure("waiting for data"):
                 batch = self._programs.place_batch(next(stream))
-            for done in range(start + 1, self.end + 1):
+            self._tokens_per_step = sum(batch[name].size for name in _READ if name in batch)
+            for done in range(start + 1, self.config.train.end + 1):
                 batch = self._train_one(batch, stream, done)
                 self._between_steps(done)
-                if request.signal_number is not None:
-                    self._stop(done, request.signal_number)
+                self._stop_if_asked(request, done)
+        self._run.store.wait()
+        self._run.log.close()
+        self._stop_if_asked(request, done)  # while the last checkpoint was being written
 
     def _train_one(self, batch: dict[str, jax.Array], stream: Iterator, done: int) -> dict[str, jax.Array]:
         """Start a step on `batch`; while it runs, load the next batch and report the step before."""
@@ -114,22 +105,20 @@ class Trainer:
 
     def _report(self, done: int, metrics: dict[str, float]) -> None:
         train = self.config.train
-        metrics["learning_rate"] = float(self._learning_rate(done - 1))
         shown = done == 1 or done % train.log_every == 0 or done == train.steps
         if shown:
-            self._log.write(done, metrics)
+            self._run.log.write(done, metrics)
         self._console.step(done, metrics, tokens_per_second=self.tokens_per_second, shown=shown)
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens trained on per second of stepping; evaluations and saves are left out."""
-        tokens = self.steps_done * self.config.train.batch_size * self.config.model.context_length
-        return tokens / self.clock.seconds("training")
+        """Tokens read per second of stepping, sources included; evaluations and saves are left out."""
+        return self.steps_done * self._tokens_per_step / self.clock.seconds("training")
 
     def _between_steps(self, done: int) -> None:
         train = self.config.train
         evaluating = done % train.eval_every == 0 or done == train.steps
-        saving = done % train.save_every == 0 or done == self.end
+        saving = done % train.save_every == 0 or done == train.end
         if evaluating or saving:
             with self.clock.measure("training"):
                 self._settle()
@@ -140,13 +129,13 @@ class Trainer:
 
     def _evaluate(self, done: int) -> None:
         programs, params = self._programs, self.state.params
-        train_ids, validation_ids = self._material.train_ids_N, self._material.validation_ids_N
+        splits = self._material.splits
         with self.clock.measure("evaluating"):
             self.evaluation = Evaluation(
                 done,
-                evaluate(programs.evaluation_step, params, programs.evaluation_batches(validation_ids)),
-                evaluate(programs.evaluation_step, params, programs.random_batches(validation_ids)),
-                evaluate(programs.evaluation_step, params, programs.random_batches(train_ids)),
+                evaluate(programs.evaluation_step, params, programs.evaluation_batches(splits.validation)),
+                evaluate(programs.evaluation_step, params, programs.random_batches(splits.validation)),
+                evaluate(programs.evaluation_step, params, programs.random_batches(splits.train)),
             )
         values = {
             "validation_loss": self.evaluation.validation.loss,
@@ -154,7 +143,7 @@ class Trainer:
             "validation_estimate": self.evaluation.validation_estimate.loss,
             "train_estimate": self.evaluation.train_estimate.loss,
         }
-        self._log.write(done, values)
+        self._run.log.write(done, values)
         self._console.evaluated(self.evaluation)
 
     def save(self, done: int) -> None:
@@ -162,32 +151,34 @@ class Trainer:
         if done == self._saved_step:
             return
         with self.clock.measure("saving"):
-            items = {"params": self.state.params, "optimizer": self.state.opt_state}
-            loss = self.evaluation.validation.loss if self.evaluation else None
-            self._store.save(done, items, info={"validation_loss": loss})
+            self._run.store.save(done, {"params": self.state.params, "optimizer": self.state.opt_state})
         self._saved_step = done
 
-    def _stop(self, done: int, signal_number: int) -> None:
+    def _stop_if_asked(self, request: StopRequest, done: int) -> None:
+        if request.signal_number is None:
+            return
         self._settle()
         self.save(done)
-        self._store.wait()
-        message = f"stopped by a signal after step {done}, saved; continue with: {continue_command(self._run)}"
-        raise StoppedError(message, signal_number)
+        self._run.store.wait()
+        command = continue_command(self._run.directory)
+        raise StoppedError(
+            f"stopped by a signal after step {done}, saved; continue with: {command}", request.signal_number
+        )
 
     def _fail(self, bad_step: int) -> None:
         """Save the last good state, run the failed step again with tracing, and say what went wrong."""
         self.save(bad_step)
-        self._store.wait()
-        config = self.config
+        self._run.store.wait()
+        config, directory = self.config, self._run.directory
         micro_batches = split_micro_batches(self._batches.batch_at(bad_step), config.train.accumulate)
-        key = jax.random.fold_in(jax.random.key(config.train.seed), bad_step) if config.model.has_dropout else None
+        key = dropout_key(config.model, random_key(config.train.seed), bad_step)
         params = jax.device_get(self.state.params)
         name = first_non_finite(config.model, config.execution, params, micro_batches, key)
-        windows = ", ".join(str(start) for start in self._batches.windows_at(bad_step)[:4])
+        places = ", ".join(self._batches.places_at(bad_step)[:4])
         raise WorkError(
-            f"step {bad_step + 1} is not finite: the first bad tensor is {name} (batch windows start at {windows}, "
-            f"...); the state after step {bad_step} is saved in {self._run.path}. Lower optimizer.learning_rate or "
-            f"optimizer.clip_norm, then: {continue_command(self._run)}"
+            f"step {bad_step + 1} is not finite: the first bad tensor is {name} (its batch: {places}, "
+            f"...); the state after step {bad_step} is saved in {directory.path}. Lower optimizer.learning_rate or "
+            f"optimizer.clip_norm, then: {continue_command(directory)}"
         )
 
 

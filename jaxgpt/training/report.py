@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import shlex
+
 import jax
 
-from jaxgpt.data.batches import count_evaluation_windows
-from jaxgpt.generation.generate import generate
 from jaxgpt.runs.directory import RunDirectory
 
 from .console import Console, peak_memory
 from .loop import Trainer, continue_command
-from .setup import Material
+from .material import Material
+from .samples import first_try, sample_lines
 from .step import TrainState
-
-_TEMPERATURE = 0.8  # of the sample
 
 
 def describe(console: Console, material: Material, mesh: jax.sharding.Mesh) -> None:
     """Print the model, the text and the devices."""
-    config, corpus = material.config, material.corpus
-    length, micro_batches = config.model.context_length, config.train.accumulate
-    windows, left_over = count_evaluation_windows(len(material.validation_ids_N), length)
+    config, corpus, splits = material.config, material.corpus, material.splits
+    micro_batches = config.train.accumulate
     rows = config.train.batch_size // micro_batches // mesh.size
     console.model(config)
-    console.say(f"data: {corpus.source}, {len(corpus.text):,} characters, {config.model.vocab_size} distinct")
+    console.say(f"data: {corpus.source}, {len(corpus.text):,} characters, {config.model.vocab_size:,} token ids")
     console.say(
-        f"  training on the first {len(material.train_ids_N):,}, validating on the last "
-        f"{len(material.validation_ids_N):,}: {windows:,} whole windows of {length}, {left_over} characters left over"
+        f"  training on the first {splits.train_size:,} {splits.unit}, validating on the last "
+        f"{splits.validation_size:,}: {splits.validation.describe()}"
     )
     console.say(
         f"devices: {mesh.size} x {mesh.devices.flat[0].platform}, {rows} sequences on each; "
@@ -35,23 +33,10 @@ def describe(console: Console, material: Material, mesh: jax.sharding.Mesh) -> N
 
 
 def show_sample(console: Console, material: Material, state: TrainState) -> None:
-    """Print a sample of the trained model, `train.sample_tokens` long."""
-    config = material.config
-    if not config.train.sample_tokens:
-        return
-    prompt = material.validation_ids_N[:1].tolist()  # any one token would do; this one the tokenizer knows
-    result = generate(
-        config.model,
-        jax.device_get(state.params),
-        [prompt],
-        max_new_tokens=config.train.sample_tokens,
-        temperature=_TEMPERATURE,
-        key=jax.random.key(config.train.seed),
-        context_policy="crop",
-        execution=config.execution,
-    )
-    console.say(f"sample (temperature {_TEMPERATURE}, {config.train.sample_tokens} tokens):")
-    console.say(material.tokenizer.decode(result.ids[0]))
+    """Print what the trained model shows of itself, unless `train.sample_tokens` is 0."""
+    if material.config.train.sample_tokens:
+        for line in sample_lines(material, state.params):
+            console.say(line)
 
 
 def footer(console: Console, trainer: Trainer, compile_seconds: float) -> None:
@@ -66,10 +51,11 @@ def footer(console: Console, trainer: Trainer, compile_seconds: float) -> None:
     )
 
 
-def next_commands(console: Console, run: RunDirectory, state: TrainState) -> None:
+def next_commands(console: Console, run: RunDirectory, material: Material, state: TrainState) -> None:
     """Print where the run lies and the commands that go on from here."""
     step, steps = int(state.step), run.manifest.config.train.steps
-    console.say(f"the run lies in {run.path}; sample from it with: jaxgpt generate {run.path} --prompt ...")
+    sample = shlex.join(["jaxgpt", "generate", str(run.path), *first_try(material)])
+    console.say(f"the run lies in {run.path}; sample from it with:\n  {sample}")
     if step < steps:
         console.say(f"paused at step {step} of {steps}; continue with:\n  {continue_command(run)}")
     else:

@@ -5,25 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from jaxgpt.config import RunConfig, differing
-from jaxgpt.runs.checkpoints import CheckpointStore
-from jaxgpt.runs.directory import RunDirectory, is_run
-from jaxgpt.runs.metrics import MetricsLog
+from jaxgpt.config import RunConfig, differing, warn
+from jaxgpt.runs.directory import RunDirectory
 
 from .console import Console
 from .loop import Trainer
+from .material import Material, gather_material
+from .programs import Programs, compile_programs, make_mesh
 from .report import describe, footer, next_commands, show_sample
-from .setup import (
-    Material,
-    Programs,
-    changed_settings,
-    compile_programs,
-    gather_material,
-    make_mesh,
-    open_run,
-    starting_state,
-    training_batches,
-)
+from .setup import OpenRun, changed_settings, changed_surroundings, hold, open_existing, open_run, starting_state
 from .step import TrainState
 from .stop import watch_for_stop
 
@@ -50,68 +40,59 @@ def train(
     Raises:
         RequestError: data, vocabulary or settings that do not fit; nothing was written.
         WorkError: a non-finite step, or no usable checkpoint.
-        StoppedError: SIGINT or SIGTERM; everything is saved.
+        StoppedError: SIGINT, SIGTERM or SIGHUP; everything is saved.
     """
     console = Console()
     out = None if out is None else Path(out)
-    existing = RunDirectory.open(out) if out is not None and is_run(out) else None
+    existing = open_existing(out)
     changes = changed_settings(existing.manifest.config, config) if existing else {}
-    material = gather_material(config, existing.manifest if existing else None, _warner(console))
+    material = gather_material(config, existing, warn)
     mesh = make_mesh(material.config)
-    run = open_run(material, out, command)
-    with (
-        run.lock(),
-        CheckpointStore(run.checkpoints_path, keep=material.config.train.keep_checkpoints, writable=True) as store,
-        MetricsLog(run) as log,
-    ):
-        state = starting_state(material, mesh, store, _warner(console))
+    directory = open_run(material, mesh, existing, out, command)
+    with hold(directory) as run:
+        state = starting_state(material, mesh, run.store, warn)
+        if int(state.step) >= material.config.train.end:
+            console.say(f"nothing to do: the run is at step {int(state.step)} of {material.config.train.steps}")
+            next_commands(console, directory, material, state)
+            return state
         if existing:
-            run.manifest.write(run.path)
-            log.cut_back(int(state.step))
-            _announce_resume(console, run, int(state.step), changes)
+            _resume(console, run, existing, int(state.step), changes)
         else:
             console.settings(material.config, origins or dict.fromkeys(differing(config), "config"))
-        end = material.config.train.stop_after or material.config.train.steps
-        if int(state.step) >= end:
-            console.say(f"nothing to do: the run is at step {int(state.step)} of {material.config.train.steps}")
-            next_commands(console, run, state)
-            return state
         describe(console, material, mesh)
-        programs = compile_programs(material.config, mesh, state, material)
+        programs = compile_programs(material, mesh, state)
         console.say(f"compiled in {programs.compile_seconds:.1f} s")
-        return _train_prepared(console, run, material, programs, store, log, state)
+        return _train_prepared(console, run, material, programs, state)
 
 
-def _warner(console: Console):
-    return lambda message: console.say(f"warning: {message}")
-
-
-def _announce_resume(console: Console, run: RunDirectory, step: int, changes: Mapping[str, tuple]) -> None:
-    console.say(f"continuing {run.path} after step {step}")
+def _resume(console: Console, run: OpenRun, existing: RunDirectory, step: int, changes: Mapping[str, tuple]) -> None:
+    """Say what goes on, warn of what could change its numbers, and bring the files in line with the checkpoint."""
+    console.say(f"continuing {run.directory.path} after step {step}")
     for name, (before, after) in changes.items():
         console.say(f"  {name} was {before}, is now {after}")
+    surroundings = changed_surroundings(existing.manifest, run.directory.manifest)
+    if surroundings:
+        warn(
+            f"{'; '.join(surroundings)}: the run goes on, but its numbers are bit for bit those of a run that never "
+            "stopped only on the same devices with the same versions"
+        )
+    run.directory.manifest.write(run.directory.path)
+    run.log.cut_back(step)
 
 
 def _train_prepared(
-    console: Console,
-    run: RunDirectory,
-    material: Material,
-    programs: Programs,
-    store: CheckpointStore,
-    log: MetricsLog,
-    state: TrainState,
+    console: Console, run: OpenRun, material: Material, programs: Programs, state: TrainState
 ) -> TrainState:
     config, start = material.config, int(state.step)
-    trainer = Trainer(run, material, programs, training_batches(material), store, log, console, state)
-    console.start(config, start, trainer.end, fresh=start == 0 and config.train.init_from is None)
+    trainer = Trainer(run, material, programs, console, state)
+    console.start(config, start, fresh=start == 0 and config.train.init_from is None)
     try:
         with watch_for_stop() as request:
             trainer.run(request)
     finally:
         console.close()
-    store.wait()
-    if trainer.end == config.train.steps:
+    if config.train.end == config.train.steps:
         show_sample(console, material, trainer.state)
     footer(console, trainer, programs.compile_seconds)
-    next_commands(console, run, trainer.state)
+    next_commands(console, run.directory, material, trainer.state)
     return trainer.state

@@ -81,11 +81,17 @@ def summed_gradients(
     return jax.lax.scan(add, nothing, (dict(micro_batches), jnp.arange(K)))[0]
 
 
+def dropout_key(model: ModelConfig, key: jax.Array, step: jax.Array | int) -> jax.Array | None:
+    """Return a step's key, derived from the run's; None for a model without dropout."""
+    return jax.random.fold_in(key, step) if model.has_dropout else None
+
+
 def make_train_step(
     model: ModelConfig,
     execution: ExecutionConfig,
     optimizer: optax.GradientTransformation,
     *,
+    learning_rate: optax.Schedule,
     key: jax.Array,
 ) -> TrainStep:
     """Return the pure function (state, micro-batches [K,B,T]) -> (state, metrics).
@@ -94,16 +100,17 @@ def make_train_step(
         model: The architecture.
         execution: How to run the model.
         optimizer: Any Optax transformation.
+        learning_rate: The schedule that the optimizer follows, for the metrics.
         key: The run's base key; a step's dropout uses fold_in(step), micro-batch, purpose, layer, site.
 
     Returns:
         The step. Its metrics: `loss` (nats per counted token, before the update), `grad_norm` (before clipping),
-        `token_count`, `bad_step`. If the loss, the gradient or the update is not finite, nothing is changed and
-        `bad_step` tells the step.
+        `learning_rate`, `token_count`, `bad_step`. If the loss, the gradient or the update is not finite, nothing is
+        changed and `bad_step` tells the step.
     """
 
     def train_step(state: TrainState, micro_batches: Mapping[str, jax.Array]) -> tuple[TrainState, Metrics]:
-        step_key = jax.random.fold_in(key, state.step) if model.has_dropout else None
+        step_key = dropout_key(model, key, state.step)
         gradient, loss_sum, count = summed_gradients(model, execution, state.params, micro_batches, step_key)
         divisor = jnp.where(count == 0, 1, count)
         gradient = jax.tree.map(lambda g: g / divisor, gradient)
@@ -115,7 +122,13 @@ def make_train_step(
         bad_step = jnp.where(fine & ~finite, state.step, state.bad_step)
         new = TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state, bad_step)
         kept = jax.tree.map(lambda a, b: jnp.where(fine & finite, a, b), new, state._replace(bad_step=bad_step))
-        metrics = {"loss": loss_sum / divisor, "grad_norm": grad_norm, "token_count": count, "bad_step": bad_step}
+        metrics = {
+            "loss": loss_sum / divisor,
+            "grad_norm": grad_norm,
+            "learning_rate": learning_rate(state.step),
+            "token_count": count,
+            "bad_step": bad_step,
+        }
         return kept, metrics
 
     return train_step

@@ -1,13 +1,16 @@
-"""SIGINT and SIGTERM as a request: the step in flight ends, the state is saved, then the process stops."""
+"""SIGINT, SIGTERM and SIGHUP as a request: the step in flight ends, the state is saved, then the process stops."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from jaxgpt.config import JaxgptError
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class StoppedError(JaxgptError):
@@ -19,28 +22,41 @@ class StoppedError(JaxgptError):
 
 
 class StopRequest:
-    """Remembers the first signal that asked the process to stop."""
+    """Remembers the first signal that asked the process to stop.
 
-    def __init__(self) -> None:
+    Args:
+        handlers: What each signal did before, and does again when it comes a second time.
+    """
+
+    def __init__(self, handlers: Mapping[int, Any]) -> None:
         self.signal_number: int | None = None
+        self._handlers = handlers
 
     def note(self, signal_number: int, _frame: object) -> None:
-        """Record the signal; a second one is left to Python's usual handling."""
-        self.signal_number = signal_number
-        signal.signal(signal_number, signal.SIG_DFL)
+        """Record the signal."""
+        if self.signal_number is None:
+            self.signal_number = signal_number
+        signal.signal(signal_number, self._handlers[signal_number])
 
 
 @contextlib.contextmanager
 def watch_for_stop() -> Iterator[StopRequest]:
-    """Turn SIGINT and SIGTERM into a `StopRequest` while the block runs (only possible in the main thread)."""
-    request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
-        yield request
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, request.note) for number in numbers}
+    """Turn SIGINT, SIGTERM and SIGHUP into a `StopRequest` while the block runs (only possible in the main thread).
+
+    What is ignored stays ignored, as `nohup` wants it.
+    """
+    handlers = _replaceable_handlers() if threading.current_thread() is threading.main_thread() else {}
+    request = StopRequest(handlers)
+    for number in handlers:
+        signal.signal(number, request.note)
     try:
         yield request
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _replaceable_handlers() -> dict[int, Any]:
+    """Return {signal: its handler} of those not ignored; None is a handler that Python could not put back."""
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    return {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}

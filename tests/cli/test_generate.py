@@ -92,10 +92,11 @@ def test_a_cropped_context_goes_on_for_as_long_as_asked(text_of, expected):
     [
         (
             ["--prompt", "hexlo"],
-            "character 'x' (U+0078) at position 2 is not among the 9 characters of this tokenizer",
+            "--prompt hexlo: character 'x' (U+0078) at position 2 is not among the 9 characters of this tokenizer",
         ),
-        (["--prompt", ""], "prompt 0 is empty; give at least one token to continue"),
-        (["--prompt", "-5"], "character '-' (U+002D) at position 0 is not among the 9 characters"),
+        (["--prompt", "hello", "--prompt", "he x"], "--prompt 'he x': character 'x' (U+0078) at position 3 is not "),
+        (["--prompt", ""], "prompt 0 is empty; give at least one token"),
+        (["--prompt", "-5"], "--prompt -5: character '-' (U+002D) at position 0 is not among the 9 characters"),
         (["--prompt", "-x"], "--prompt: expected a value; one that begins with a dash is written --prompt=VALUE"),
         (
             ["--prompt", "hello", "--max-new-tokens", "12"],

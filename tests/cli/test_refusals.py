@@ -11,7 +11,8 @@ from jaxgpt.config import RequestError
     [
         (
             ["trian"],
-            "unknown command 'trian'; did you mean 'train'? (commands: train, generate, params, data, lesson)",
+            "unknown command 'trian'; did you mean 'train'? (commands: train, generate, params, import, export, "
+            "data, lesson)",
         ),
         (["--jobs"], "unknown command '--jobs' (commands: "),
         (
@@ -44,7 +45,7 @@ from jaxgpt.config import RequestError
             ["train", "--train.batch_size", "9", "--mesh.data", "2"],
             "command line: mesh.data 2 does not divide the 9 ",
         ),
-        (["train", "--train.init_from", "nowhere"], "nowhere does not exist; expected a run directory"),
+        (["train", "--train.init_from", "nowhere"], "train.init_from: nowhere does not exist; expected a run"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -80,7 +81,8 @@ def test_a_wrong_file_of_settings_is_refused_with_its_name(refusal, tmp_path, te
 
 
 def test_a_file_of_settings_that_cannot_be_read_is_refused(refusal, tmp_path):
-    assert refusal("train", "--config", "a.toml") == "cannot read the config file a.toml: No such file or directory"
+    message = refusal("train", "--config", "a.toml")
+    assert message.startswith("cannot read the config file a.toml: No such file or directory; name a readable TOML")
     assert refusal("train", "--config", ".").startswith("cannot read the config file .: ")
     (tmp_path / "a.toml").write_bytes(b"# caf\xe9")
     assert refusal("train", "--config", "a.toml").startswith("a.toml is not a TOML file: ")
@@ -123,6 +125,12 @@ def test_a_validation_split_shorter_than_the_context_is_refused(refusal, tmp_pat
 def text_file(tmp_path):
     (tmp_path / "text.txt").write_text("to be or not to be, " * 100)
     return "text.txt"
+
+
+def test_a_preset_with_the_vocabulary_of_its_model_says_how_to_take_the_texts(refusal, text_file):
+    message = refusal("train", "--preset", "minigpt", "--data.path", text_file)
+    assert message.startswith("model.vocab_size is 5, but the tokenizer has 8 ids.")
+    assert "--model.vocab_size none takes the size from the tokenizer (a preset such as gpt2 fixes the" in message
 
 
 def test_an_out_folder_that_holds_something_else_is_refused(refusal, tmp_path, text_file):

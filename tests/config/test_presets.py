@@ -1,11 +1,12 @@
 """The presets load, state their size, and hold the architectures that they are named after."""
 
+import dataclasses
 import re
 
 import pytest
 
 from jaxgpt import ModelConfig, count_parameters
-from jaxgpt.config import RequestError, load_preset, preset_names, preset_settings
+from jaxgpt.config import DataConfig, RequestError, RunConfig, load_preset, preset_names, preset_settings
 from jaxgpt.config.presets import preset_folder
 
 
@@ -46,6 +47,7 @@ def test_gpt2_presets_have_the_published_sizes(name, layers, heads, width):
     assert (config.vocab_size, config.context_length, config.gelu) == (50257, 1024, "tanh")
     assert config.head_width == 64
     assert config.tied_head
+    assert load_preset(name).data.tokenizer == "gpt2"
 
 
 def test_an_unknown_preset_is_refused_with_the_nearest_and_the_list():
@@ -59,6 +61,18 @@ def test_a_preset_takes_changes_and_refuses_unknown_ones():
     assert ModelConfig.preset("char-cpu", vocab_size=65).vocab_size == 65
     with pytest.raises(RequestError, match="model has no field 'vocabsize'; did you mean 'vocab_size'"):
         ModelConfig.preset("char-cpu", vocabsize=65)
+
+
+def test_a_preset_is_a_whole_run_with_settings_laid_over_it():
+    run = RunConfig.preset("char-cpu", {"data.path": "input.txt", "train.steps": 7})
+    assert run == dataclasses.replace(
+        load_preset("char-cpu"),
+        data=DataConfig(path="input.txt"),
+        train=load_preset("char-cpu").train.replace(steps=7),
+    )
+    assert RunConfig.preset("gpt2") == load_preset("gpt2")
+    with pytest.raises(RequestError, match=r"RunConfig\.preset: unknown setting .train\.stpes.; did you mean"):
+        RunConfig.preset("char-cpu", {"train.stpes": 7})
 
 
 def test_derived_sizes_follow_the_fields():

@@ -123,6 +123,7 @@ def leaves(tree):
 def test_generation_appends_the_best_word_and_then_crops(rows, facts):
     assert rows("One word is generated") == {"you like study": [0, 1, 3], "we like study": [4, 1, 3]}
     assert "shape of the next ids: [2,1]" in facts("One word is generated")
+    assert "they score highest there (exactly)" in facts("One word is generated")
     wanted = reference_numpy.forward(lesson_config(), lesson_parameters(), np.array([[1, 3]]))[0, -1]
     for label in ("A like study", "B like study"):
         np.testing.assert_allclose(rows("The window moves on")[label], wanted, atol=1e-5)

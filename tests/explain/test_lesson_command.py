@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from program import nobody_reading
 
 from jaxgpt.cli import main as program
 from jaxgpt.cli.lesson import main
@@ -20,9 +21,16 @@ def test_the_command_prints_the_page_and_succeeds(capsys):
     printed = capsys.readouterr()
     assert printed.out.splitlines()[-2:] == [
         "211 printed numbers: 205 agree, 6 misprints of the course, 0 differ.",
-        "47 statements: 47 hold.",
+        "48 statements: 48 hold.",
     ]
     assert printed.err == ""
+
+
+def test_a_reader_that_leaves_early_is_no_failure(monkeypatch, capsys, lesson):
+    monkeypatch.setattr(lesson_module, "run_lesson", lambda *_: lesson)
+    with nobody_reading(monkeypatch):
+        assert program(["lesson"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_json_is_the_same_lesson_and_nothing_else(capsys, lesson):

@@ -74,6 +74,7 @@ def test_the_prompts_passed_in_are_not_changed():
 
 def test_ids_may_be_numpy_arrays():
     assert continued([np.array(prompt(3))], 2) == continued([prompt(3)], 2)
+    assert continued([prompt(3)], np.int64(2)) == continued([prompt(3)], 2)
     assert continued(np.array([prompt(3), prompt(3, seed=1)]), 2) == continued([prompt(3), prompt(3, seed=1)], 2)
 
 
@@ -91,14 +92,19 @@ def test_top_k_of_one_is_greedy_whatever_the_key():
 @pytest.mark.parametrize(
     ("prompts", "options", "message"),
     [
-        ([], {}, "no prompts: pass at least one list of ids"),
-        ([[1], []], {}, "prompt 1 is empty; give at least one token to continue"),
+        ([], {}, r"prompts: expected at least one list of ids, got \[\]; write \[\[0, 1, 2\]\]"),
+        (3, {}, "prompts: expected at least one list of ids, got 3"),
+        ([0, 1], {}, r"prompts\[0\]: expected a list of whole numbers, got 0; .* a prompt on its own as \[\[0, 1, 2"),
+        ([[[1], [2, 3]]], {}, r"prompts\[0\]: expected a list of whole numbers, got \[\[1\], \[2, 3\]\]"),
+        ([[1], []], {}, "prompt 1 is empty; give at least one token"),
         ([[1], [2, 11]], {}, r"prompts\[1\]\[1\] is 11, outside the vocabulary 0\.\.10"),
         ([[-1]], {}, r"prompts\[0\]\[0\] is -1, outside the vocabulary 0\.\.10"),
         ([[1.5]], {}, r"prompts\[0\]: expected a list of whole numbers, got \[1\.5\]; encode text with the model's"),
         (["hello"], {}, r"prompts\[0\]: expected a list of whole numbers, got 'hello'"),
         ([[[1]]], {}, r"prompts\[0\]: expected a list of whole numbers, got \[\[1\]\]"),
         ([[1]], {"max_new_tokens": -1}, "max_new_tokens: expected at least 0, got -1"),
+        ([[1]], {"max_new_tokens": 3.0}, r"max_new_tokens: expected a whole number, got 3\.0; use int"),
+        ([[1]], {"max_new_tokens": True}, "max_new_tokens: expected a whole number, got True"),
         ([[1]], {"context_policy": "wrap"}, "context_policy: expected 'stop' or 'crop', got 'wrap'"),
         ([[1]], {"temperature": -1}, "temperature: expected a number of at least 0"),
         ([[1]], {"top_k": 0}, "top_k: expected a whole number of at least 1"),

@@ -126,5 +126,5 @@ def test_targets_and_weights_of_another_shape_are_refused_not_broadcast():
     logits = np.zeros((2, 3, 4), np.float32)
     with pytest.raises(ContractError, match=r"target_ids_BT: expected shape \[B=2, T=3\], got \[2, 1\]"):
         token_cross_entropy(logits, np.zeros((2, 1), int))
-    with pytest.raises(ContractError, match=r"weights_BT: expected shape \[B=2, T=3\], got \[2, 1\]"):
+    with pytest.raises(ContractError, match=r"weights_BT: expected the values' shape \[2, 3\], got \[2, 1\]"):
         mean_over_tokens(np.zeros((2, 3)), np.ones((2, 1)))

@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from small_models import random_parameters  # noqa: E402
+from small_training import RATE, largest, largest_difference, unequal_batch  # noqa: E402
+from small_training import adamw as plain_adamw  # noqa: E402
 
 from jaxgpt import ExecutionConfig, ModelConfig  # noqa: E402
 from jaxgpt.sharding.mesh import data_mesh, place, replicated, split_rows  # noqa: E402
@@ -21,15 +23,7 @@ from jaxgpt.training.step import initial_state, make_train_step, split_micro_bat
 CONFIG = ModelConfig(vocab_size=11, context_length=8, width=12, layers=1, heads=3)
 DROPPING = CONFIG.replace(embedding_dropout=0.2, attention_dropout=0.3, residual_dropout=0.1)
 PARAMS = random_parameters(CONFIG, spread=0.1)
-ROWS, MICRO_BATCHES, STEPS, RATE = 16, 2, 3, 1e-2
-
-
-def batch(seed):
-    """Rows that count all, some or few of their tokens."""
-    rng = np.random.default_rng(seed)
-    ids_BT = rng.integers(0, CONFIG.vocab_size, (ROWS, CONFIG.context_length + 1), np.int32)
-    weights_BT = (rng.random((ROWS, CONFIG.context_length)) < np.linspace(1, 0.2, ROWS)[:, None]).astype(np.float32)
-    return {"token_ids_BT": ids_BT[:, :-1], "target_ids_BT": ids_BT[:, 1:], "weights_BT": weights_BT}
+ROWS, MICRO_BATCHES, STEPS = 16, 2, 3
 
 
 def remember():
@@ -41,8 +35,7 @@ def remember():
 
 
 def adamw(epsilon):
-    """Epsilon is part of the state, so that one compiled program serves every value."""
-    return optax.chain(remember(), optax.inject_hyperparams(optax.adamw)(RATE, eps=epsilon))
+    return optax.chain(remember(), plain_adamw(epsilon))
 
 
 def sgd():
@@ -53,14 +46,15 @@ def trainer(model, optimizer, devices):
     """Return a function of an optimizer's start: (the first gradient, the parameters after three steps)."""
     mesh = data_mesh(ROWS // MICRO_BATCHES, devices)
     everywhere = replicated(mesh)
-    step = jax.jit(
-        make_train_step(model, ExecutionConfig(), optimizer, key=jax.random.key(1)), out_shardings=everywhere
-    )
+    rate = optax.constant_schedule(RATE)
+    step = make_train_step(model, ExecutionConfig(), optimizer, learning_rate=rate, key=jax.random.key(1))
+    step = jax.jit(step, out_shardings=everywhere)
 
     def run(start):
         state, gradients = place(initial_state(PARAMS, start), everywhere), []
         for seed in range(STEPS):
-            micro_batches = place(split_micro_batches(batch(seed), MICRO_BATCHES), split_rows(mesh, axis=1))
+            micro_batches = split_micro_batches(unequal_batch(CONFIG, ROWS, seed), MICRO_BATCHES)
+            micro_batches = place(micro_batches, split_rows(mesh, axis=1))
             assert len(micro_batches["token_ids_BT"].sharding.device_set) == devices
             state, _ = step(state, micro_batches)
             gradients.append(jax.device_get(state.opt_state[0]))
@@ -69,13 +63,9 @@ def trainer(model, optimizer, devices):
     return run
 
 
-def apart(tree, other):
-    return max(float(np.abs(a - b).max()) for a, b in zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True))
-
-
 def relative(pair):
     tree, other = pair
-    return apart(tree, other) / max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(other))
+    return largest_difference(tree, other) / largest(other)
 
 
 def without_key_biases(params):
@@ -100,7 +90,7 @@ report = {
     "what dropout changes": relative((dropping_gradients[0], gradients[0])),
     "sgd with dropout": relative(dropping_params),
     "adamw with a large epsilon": relative(large),
-    "default adamw, in learning rates": apart(*map(without_key_biases, default)) / RATE,
-    "learned": [apart(params[0], PARAMS) for params in (dropping_params, large)],
+    "default adamw, in learning rates": largest_difference(*map(without_key_biases, default)) / RATE,
+    "learned": [largest_difference(params[0], PARAMS) for params in (dropping_params, large)],
 }
 print(json.dumps(report))

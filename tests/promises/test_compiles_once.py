@@ -22,3 +22,4 @@ def test_a_run_with_evaluations_and_saves_compiles_each_program_once(tmp_path, c
     compiled = re.findall(r"Finished XLA compilation of jit\((\w+)\)", caplog.text)
     assert compiled.count("train_step") == 1
     assert compiled.count("evaluation_step") == 1
+    assert compiled[-2:] == ["train_step", "evaluation_step"]  # nothing is left to compile between steps

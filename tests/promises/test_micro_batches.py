@@ -5,10 +5,10 @@ the biases of the keys, whose exact gradient is zero.
 """
 
 import jax
-import numpy as np
 import optax
 import pytest
 from small_models import random_parameters
+from small_training import RATE, adamw, largest, largest_difference, unequal_batch
 
 import jaxgpt
 from jaxgpt import ExecutionConfig, ModelConfig
@@ -19,14 +19,7 @@ from jaxgpt.training.step import initial_state, make_train_step, split_micro_bat
 CONFIG = ModelConfig(vocab_size=11, context_length=8, width=12, layers=1, heads=3)
 EXECUTION = ExecutionConfig()
 PARAMS = random_parameters(CONFIG, spread=0.1)
-ROWS, STEPS, RATE = 8, 3, 1e-2
-
-
-def adamw(epsilon):
-    """Epsilon is part of the state, so that one compiled program serves every value."""
-    return optax.inject_hyperparams(optax.adamw)(RATE, eps=epsilon)
-
-
+ROWS, STEPS = 8, 3
 UNDECAYED = OptimizerConfig(
     learning_rate=RATE, final_learning_rate=RATE, warmup_steps=0, weight_decay=0.0, clip_norm=0.5
 )
@@ -38,12 +31,10 @@ OPTIMIZERS = {
 
 
 def batch(seed):
-    """Rows that count all, some or few of their tokens; the second quarter of the rows counts none at all."""
-    rng = np.random.default_rng(seed)
-    ids_BT = rng.integers(0, CONFIG.vocab_size, (ROWS, CONFIG.context_length + 1), np.int32)
-    weights_BT = (rng.random((ROWS, CONFIG.context_length)) < np.linspace(1, 0.2, ROWS)[:, None]).astype(np.float32)
-    weights_BT[2:4] = 0
-    return {"token_ids_BT": ids_BT[:, :-1], "target_ids_BT": ids_BT[:, 1:], "weights_BT": weights_BT}
+    """The second quarter of the rows counts nothing at all."""
+    batch = unequal_batch(CONFIG, ROWS, seed)
+    batch["weights_BT"][2:4] = 0
+    return batch
 
 
 BATCHES = [batch(seed) for seed in range(STEPS)]
@@ -58,22 +49,12 @@ def mean_gradient(micro_batches):
 
 def trained(optimizer, count):
     """Return the parameters after three steps with `count` micro-batches each."""
-    step = jax.jit(make_train_step(CONFIG, EXECUTION, optimizer, key=jax.random.key(0)))
+    rate = optax.constant_schedule(RATE)
+    step = jax.jit(make_train_step(CONFIG, EXECUTION, optimizer, learning_rate=rate, key=jax.random.key(0)))
     state = initial_state(PARAMS, optimizer)
     for one in BATCHES:
         state, _ = step(state, split_micro_batches(one, count))
     return state.params
-
-
-def largest_difference(tree, other):
-    return max(
-        float(np.abs(np.asarray(a) - np.asarray(b)).max())
-        for a, b in zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True)
-    )
-
-
-def largest(tree):
-    return max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(tree))
 
 
 def keys(tree):

@@ -31,9 +31,9 @@ def store(folder):
 
 
 def test_a_training_state_survives_bitwise(store, state, same):
-    store.save(7, state(7), info={"tokens": 640, "note": "ü"})
+    store.save(7, state(7))
     restored = store.restore(state(0), warn=pytest.fail)
-    assert (restored.step, restored.info) == (7, {"tokens": 640, "note": "ü"})
+    assert restored.step == 7
     assert same(restored.items, state(7))
     assert isinstance(restored.items["optimizer"][1][0], optax.ScaleByAdamState)
 
@@ -47,7 +47,7 @@ arrays = hnp.arrays(st.sampled_from(["float32", "int32", "uint32", "bool"]), sha
 @given(st.dictionaries(st.sampled_from(["scale", "q", "0"]), arrays, min_size=1))
 def test_any_arrays_survive_bitwise(tmp_path_factory, same, tree):
     with CheckpointStore(tmp_path_factory.mktemp("run") / "checkpoints") as store:
-        store.save(0, {"params": tree}, info={})
+        store.save(0, {"params": tree})
         templates = {"params": jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)}
         restored = store.restore(templates, warn=pytest.fail)
     assert same(restored.items["params"], tree)
@@ -55,7 +55,7 @@ def test_any_arrays_survive_bitwise(tmp_path_factory, same, tree):
 
 
 def test_parameters_are_restored_alone(store, state, same):
-    store.save(1, state(1), info={})
+    store.save(1, state(1))
     for path in (store._directory / "1" / "optimizer").rglob("*"):
         if path.is_file():
             path.write_bytes(b"")
@@ -65,7 +65,7 @@ def test_parameters_are_restored_alone(store, state, same):
 
 def test_an_item_without_arrays_survives(store, same):
     items = {"params": {"w": jnp.ones(2)}, "optimizer": optax.sgd(1e-3).init({"w": jnp.ones(2)})}
-    store.save(1, items, info={})
+    store.save(1, items)
     assert same(store.restore(items, warn=pytest.fail).items, items)
 
 
@@ -73,7 +73,7 @@ def test_a_save_returns_before_the_arrays_may_change(store):
     array = np.ones(200_000, np.float32)
     step = jax.jit(lambda x: x + 1, donate_argnums=0)
     donated = jnp.zeros(200_000)
-    store.save(1, {"params": {"numpy": array, "jax": donated}}, info={})
+    store.save(1, {"params": {"numpy": array, "jax": donated}})
     array[:] = 2
     step(donated).block_until_ready()
     params = store.restore({"params": {"numpy": array, "jax": jnp.zeros(200_000)}}, warn=pytest.fail).items["params"]
@@ -85,34 +85,25 @@ def test_the_newest_checkpoints_are_kept_also_after_reopening(folder, state):
     for steps in ([1, 2], [3, 4, 10]):
         with CheckpointStore(folder, keep=3) as store:
             for step in steps:
-                store.save(step, {"params": state(step)["params"]}, info={})
+                store.save(step, {"params": state(step)["params"]})
     assert CheckpointStore(folder, writable=False).steps() == [3, 4, 10]
 
 
-def test_one_step_can_be_asked_for(store, state, same):
-    for step in (1, 2):
-        store.save(step, state(step), info={})
-    assert same(store.restore(state(0), warn=pytest.fail, step=1).items, state(1))
-    with pytest.raises(RequestError, match=r"no checkpoint of step 5 in .*; it has \[1, 2\]"):
-        store.restore(state(0), warn=pytest.fail, step=5)
-
-
 def test_a_step_is_not_saved_twice(store, state, same):
-    store.save(1, state(1), info={})
+    store.save(1, state(1))
     with pytest.raises(WorkError, match=r"checkpoint 1 is already in .* none is overwritten"):
-        store.save(1, state(2), info={})
+        store.save(1, state(2))
     assert same(store.restore(state(0), warn=pytest.fail).items, state(1))
-    store.save(2, state(2), info={})
+    store.save(2, state(2))
     store.wait()
     assert store.steps() == [1, 2]
 
 
 def test_the_record_lies_in_the_commit_in_plain_json(store, folder):
     array = jnp.arange(3, dtype=jnp.int32)
-    store.save(1, {"params": {"ids": array}}, info={"a": 1})
+    store.save(1, {"params": {"ids": array}})
     store.wait()
     record = json.loads((folder / "1" / "record" / "metadata").read_text())
-    assert record["info"] == {"a": 1}
     assert record["items"]["params"]["ids"]["dtype"] == "int32"
     assert record["items"]["params"]["ids"]["shape"] == [3]
 
@@ -128,7 +119,7 @@ def test_the_record_lies_in_the_commit_in_plain_json(store, folder):
 )
 def test_another_structure_is_refused_and_nothing_is_moved(store, folder, change, message):
     params = {"w": jnp.ones((2, 3))}
-    store.save(1, {"params": params}, info={})
+    store.save(1, {"params": params})
     with pytest.raises(RequestError, match=f"checkpoint 1 .* sound but of another structure: in params, {message}"):
         store.restore({"params": change(params)}, warn=pytest.fail)
     assert store.steps() == [1]
@@ -136,13 +127,13 @@ def test_another_structure_is_refused_and_nothing_is_moved(store, folder, change
 
 
 def test_an_item_that_was_not_saved_is_named(store):
-    store.save(1, {"params": {"w": jnp.ones(2)}}, info={})
+    store.save(1, {"params": {"w": jnp.ones(2)}})
     with pytest.raises(RequestError, match="holds params, no 'optimizer'"):
         store.restore({"optimizer": {"w": jnp.ones(2)}}, warn=pytest.fail)
 
 
 def test_a_64_bit_number_is_not_narrowed_in_silence(store):
-    store.save(1, {"counters": {"seen": np.int64(2**40)}}, info={})
+    store.save(1, {"counters": {"seen": np.int64(2**40)}})
     with pytest.raises(RequestError, match="seen is int64; give a NumPy template"):
         store.restore({"counters": {"seen": jax.ShapeDtypeStruct((), "int64")}}, warn=pytest.fail)
     restored = store.restore({"counters": {"seen": np.int64(0)}}, warn=pytest.fail)
@@ -161,7 +152,7 @@ def test_arrays_follow_the_sharding_of_the_template(store):
     mesh = jax.make_mesh((jax.device_count(),), ("data",))
     spread = NamedSharding(mesh, PartitionSpec("data"))
     template = {"w": jax.ShapeDtypeStruct((8,), "float32", sharding=spread), "b": jnp.zeros(2)}
-    store.save(1, {"params": {"w": jax.device_put(jnp.arange(8.0), spread), "b": jnp.ones(2)}}, info={})
+    store.save(1, {"params": {"w": jax.device_put(jnp.arange(8.0), spread), "b": jnp.ones(2)}})
     params = store.restore({"params": template}, warn=pytest.fail).items["params"]
     assert params["w"].sharding == spread
     assert isinstance(params["b"].sharding, SingleDeviceSharding)
@@ -179,7 +170,7 @@ def test_a_restored_state_does_not_compile_again(store):
         return x + 1
 
     before = step(jnp.zeros(3))
-    store.save(1, {"params": {"w": before}}, info={})
+    store.save(1, {"params": {"w": before}})
     step(store.restore({"params": {"w": before}}, warn=pytest.fail).items["params"]["w"])
     assert len(compiled) == 1
     assert step._cache_size() == 1
@@ -195,7 +186,7 @@ def test_orbax_is_quiet_while_a_store_is_open_and_only_then(folder, state, capfd
     logger.setLevel(logging.DEBUG)
     try:
         with CheckpointStore(folder) as store, CheckpointStore(folder, writable=False) as reader:
-            store.save(1, state(1), info={})
+            store.save(1, state(1))
             store.wait()
             reader.restore(state(0), warn=pytest.fail)
             logger.info("another library's line")

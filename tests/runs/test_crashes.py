@@ -25,7 +25,7 @@ with CheckpointStore(folder, keep=2) as store:
     first = 1 if not store.steps() else store.restore(like, warn=lambda m: print(m, flush=True)).step + 1
     for step in range(first, 10**6):
         tree = {"w": np.random.default_rng(step).normal(size=300_000).astype(np.float32), "b": np.int32(step)}
-        store.save(step, {"params": tree}, info={"step": step})
+        store.save(step, {"params": tree})
         print("step", step, flush=True)
 """
 
@@ -40,22 +40,22 @@ noise = np.random.default_rng(0).normal(size=300_000).astype(np.float32)
 tree = {"params": {"w": noise, "b": np.int32(1)}}
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 with CheckpointStore(Path(sys.argv[1]), keep=2) as store:
-    store.save(0, tree, info={})
-    store.save(1, tree, info={})
+    store.save(0, tree)
+    store.save(1, tree)
     store.wait()
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     for step in (2, 3):
         try:
-            store.save(step, tree, info={})
+            store.save(step, tree)
             store.wait()
         except WorkError as error:
             print(error)
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    store.save(4, tree, info={})
+    store.save(4, tree)
 try:
     with CheckpointStore(Path(sys.argv[1]), keep=2) as store:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-        store.save(5, tree, info={})
+        store.save(5, tree)
 except WorkError as error:
     print(error)
 """
@@ -78,8 +78,8 @@ def test_a_killed_process_leaves_its_newest_checkpoint_usable(folder):
     reached = 0
     for _ in range(2):
         child = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, folder], stdout=subprocess.PIPE, text=True)
-        while not child.stdout.readline().startswith(f"step {reached + 2}"):
-            pass
+        while not (line := child.stdout.readline()).startswith(f"step {reached + 2}"):
+            assert line, "the child ended"
         time.sleep(rng.uniform(0, 0.1))
         child.send_signal(signal.SIGKILL)
         child.wait()
@@ -87,7 +87,7 @@ def test_a_killed_process_leaves_its_newest_checkpoint_usable(folder):
         restored, warnings = newest(folder, writable=False)
         params = restored.items["params"]
         assert warnings == []
-        assert restored.step == restored.info["step"] == params["b"] > reached
+        assert restored.step == params["b"] > reached
         expected = np.random.default_rng(restored.step).normal(size=300_000).astype(np.float32)
         assert np.asarray(params["w"]).tobytes() == expected.tobytes()
         reached = restored.step
@@ -95,7 +95,7 @@ def test_a_killed_process_leaves_its_newest_checkpoint_usable(folder):
 
 def test_an_unfinished_write_is_reported_and_removed(folder):
     with CheckpointStore(folder) as store:
-        store.save(1, {"params": {"w": np.zeros(300_000, np.float32), "b": np.int32(1)}}, info={})
+        store.save(1, {"params": {"w": np.zeros(300_000, np.float32), "b": np.int32(1)}})
     leftover = folder / "2.orbax-checkpoint-tmp"
     (leftover / "params").mkdir(parents=True)
     assert newest(folder, writable=False)[1] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jaxgpt.config import RequestError
+from jaxgpt.runs import directory
 from jaxgpt.runs.directory import RunDirectory, fresh_run_path, is_run
 
 HOLD = """
@@ -69,6 +71,31 @@ def test_a_run_is_not_made_over_a_run(run, manifest):
         RunDirectory.create(run.path, manifest)
 
 
+def test_of_two_that_make_a_run_in_one_folder_the_later_is_refused_and_writes_nothing(
+    tmp_path, manifest, monkeypatch
+):
+    look = directory._refuse_contents
+
+    def look_while_another_makes_its_run(path):
+        look(path)
+        monkeypatch.setattr(directory, "_refuse_contents", look)
+        RunDirectory.create(path, manifest)
+
+    monkeypatch.setattr(directory, "_refuse_contents", look_while_another_makes_its_run)
+    with pytest.raises(RequestError, match=r"holds something else \(manifest\.json\)"):
+        RunDirectory.create(tmp_path / "run", dataclasses.replace(manifest, command="the later"))
+    assert RunDirectory.open(tmp_path / "run").manifest == manifest
+
+
+def test_a_run_is_made_under_its_lock(tmp_path, manifest, monkeypatch):
+    def write_while_another_tries(_, path):
+        with pytest.raises(RequestError, match=f"process {os.getpid()} is training into"):
+            RunDirectory.create(path, manifest)
+
+    monkeypatch.setattr(directory.Manifest, "write", write_while_another_tries)
+    RunDirectory.create(tmp_path / "run", manifest)
+
+
 def test_a_file_is_no_place_for_a_run(tmp_path, manifest):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -93,8 +120,6 @@ def test_each_fresh_path_is_new(tmp_path):
 
 
 def test_runs_of_one_second_are_numbered(tmp_path, monkeypatch):
-    import jaxgpt.runs.directory as directory
-
     class Clock(directory.datetime.datetime):
         @classmethod
         def now(cls):
@@ -131,6 +156,7 @@ def test_a_lock_is_free_again_after_its_block(run):
 
 
 def test_a_lock_that_cannot_be_made_is_one_message(run):
+    (run.path / "lock").unlink()
     (run.path / "lock").mkdir()
     with pytest.raises(RequestError, match=r"cannot lock .*: Is a directory"), run.lock():
         pass

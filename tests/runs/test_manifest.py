@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxgpt.config import ModelConfig, OptimizerConfig, RequestError, RunConfig, TrainConfig
+from jaxgpt.config import ModelConfig, OptimizerConfig, RequestError, RunConfig, TrainConfig, WorkError
 from jaxgpt.runs.manifest import Manifest, library_versions
 
 
@@ -80,7 +80,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 
 def test_another_format_is_refused(edit):
-    with pytest.raises(RequestError, match="format 1, got format 99; read it with the jaxgpt version"):
+    with pytest.raises(RequestError, match="format 2, got format 99; read it with the jaxgpt version"):
         edit(lambda document: document.update(format=99))
 
 
@@ -140,7 +140,7 @@ def test_a_failed_write_leaves_the_earlier_manifest(tmp_path, manifest, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, failing, full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(WorkError, match=r"cannot write .*manifest\.json: No space left on device; free space"):
         dataclasses.replace(manifest, command="another").write(tmp_path)
     assert Manifest.read(tmp_path) == manifest
     assert os.listdir(tmp_path) == ["manifest.json"]

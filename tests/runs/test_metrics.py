@@ -86,6 +86,35 @@ def test_a_resume_forgets_the_steps_after_its_checkpoint(run):
     assert marks == [21]
 
 
+def test_tensorboards_records_carry_their_checksums(run):
+    with MetricsLog(run) as log:
+        log.write(1, {"loss": 4.25})
+    (path,) = run.tensorboard_path.iterdir()
+    data, records = path.read_bytes(), 0
+    while data:
+        (length,) = struct.unpack("<Q", data[:8])
+        for part in (data[:8], data[12 : 12 + length]):
+            (checksum,) = struct.unpack_from("<I", data, data.index(part) + len(part))
+            assert checksum == masked(crc32c(part))
+        data, records = data[16 + length :], records + 1
+    assert records == 2
+
+
+def crc32c(data):
+    """Castagnoli's polynomial, bit by bit."""
+    register = 0xFFFFFFFF
+    for byte in data:
+        register ^= byte
+        for _ in range(8):
+            register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
+    return register ^ 0xFFFFFFFF
+
+
+def masked(checksum):
+    """As the record format stores it: turned by 15 bits, plus a constant."""
+    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) % 2**32
+
+
 def test_a_torn_last_line_is_dropped_on_resume(run):
     with MetricsLog(run) as log:
         log.write(10, {"loss": 1.0})
@@ -116,7 +145,21 @@ def test_a_missing_file_is_named(tmp_path):
         read_metrics(tmp_path / "metrics.jsonl")
 
 
-def test_a_full_disk_is_one_message(run):
-    run.metrics_path.symlink_to("/dev/full")
-    with pytest.raises(WorkError, match=r"cannot write .*: No space left on device"):
-        MetricsLog(run).write(1, {"loss": 1.0})
+@pytest.mark.parametrize("full", ["metrics", "tensorboard"])
+def test_a_full_disk_is_one_message_also_when_the_log_closes(run, full, monkeypatch):
+    monkeypatch.setattr("time.time_ns", lambda: 5 * 10**9)
+    monkeypatch.setattr("socket.gethostname", lambda: "here")
+    run.tensorboard_path.mkdir()
+    file = run.metrics_path
+    if full == "tensorboard":
+        file = run.tensorboard_path / "events.out.tfevents.0000000005.000000000.here"
+    file.symlink_to("/dev/full")
+    with pytest.raises(WorkError, match=r"cannot write .*: No space left on device; free space"):
+        log_fifty(run)
+
+
+def log_fifty(run):
+    """More steps than a queue would take, and then the close."""
+    with MetricsLog(run) as log:
+        for step in range(50):
+            log.write(step, {"loss": 1.0})

@@ -44,7 +44,7 @@ def test_load_run_gives_the_whole_config_and_the_newest_step(tmp_path, manifest,
     with CheckpointStore(run.checkpoints_path) as store:
         for step in (1, 2):
             moved = jax.tree.map(lambda x, by=step: x + by, params)
-            store.save(step, {"params": moved, "optimizer": {"mu": params}}, info={})
+            store.save(step, {"params": moved, "optimizer": {"mu": params}})
     config, loaded, tokenizer, step = load_run(run.path, pytest.fail)
     assert (config, step, tokenizer.to_json()) == (manifest.config, 2, manifest.tokenizer)
     assert same(loaded, moved)
@@ -89,13 +89,13 @@ def test_a_run_without_checkpoints_says_so(tmp_path, config):
     RunDirectory.create(tmp_path / "run", Manifest(config=RunConfig(model=config)))
     with pytest.raises(WorkError, match="nothing was saved there yet"):
         load(tmp_path / "run")
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["manifest.json"]
+    assert not (tmp_path / "run" / "checkpoints").exists()
 
 
 def test_a_damaged_model_warns_and_fails(tmp_path, config, params):
     save(tmp_path / "model", config, params)
     record = tmp_path / "model" / "checkpoints" / "0" / "record" / "metadata"
     record.write_text(record.read_text().replace("float32", "float64", 1))
-    with pytest.warns(UserWarning, match="checkpoint 0 is damaged"), pytest.raises(WorkError, match="all damaged"):
+    with pytest.raises(WorkError, match="checkpoint 0 is damaged: its record does not match"):
         load(tmp_path / "model")
     assert record.exists()

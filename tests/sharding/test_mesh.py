@@ -49,9 +49,9 @@ print(json.dumps({
 ARRANGED = """
 import sys
 from jaxgpt.sharding.cpu import arrange_cpu_devices
-wanted = arrange_cpu_devices(int(sys.argv[1]), int(sys.argv[2]))
+arrange_cpu_devices(int(sys.argv[1]), int(sys.argv[2]))
 import jax
-print(wanted, len(jax.devices()))
+print(len(jax.devices()))
 """
 
 
@@ -103,15 +103,15 @@ def test_rows_are_divided_evenly_and_parameters_are_everywhere(seen):
 
 
 def test_a_wanted_number_of_cpu_devices_is_arranged():
-    assert child(ARRANGED, 12, 3) == "3 3\n"
+    assert child(ARRANGED, 12, 3) == "3\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not say which cores it may use")
 def test_cpu_devices_are_as_many_as_the_cores_that_divide_the_rows():
     expected = largest_divisor(12, len(os.sched_getaffinity(0)))
-    assert child(ARRANGED, 12, 0) == f"{expected} {expected}\n"
+    assert child(ARRANGED, 12, 0) == f"{expected}\n"
 
 
 def test_devices_that_the_environment_fixed_stay():
     flags = "--xla_force_host_platform_device_count=5"
-    assert child(ARRANGED, 12, 3, XLA_FLAGS=flags) == "3 5\n"
+    assert child(ARRANGED, 12, 3, XLA_FLAGS=flags) == "5\n"

@@ -7,6 +7,7 @@ import pytest
 import jaxgpt
 from jaxgpt.config import ExecutionConfig
 from jaxgpt.data.batches import evaluation_batches
+from jaxgpt.data.examples import Windows
 from jaxgpt.training.evaluate import evaluate, make_evaluation_step
 
 CONFIG = jaxgpt.ModelConfig.preset("minigpt")
@@ -28,7 +29,7 @@ def by_hand():
 
 @pytest.mark.parametrize("batch_size", [1, 4, 25, 32])
 def test_the_mean_and_its_standard_error_do_not_depend_on_the_batch_size(batch_size):
-    batches = evaluation_batches(IDS, context_length=8, batch_size=batch_size)
+    batches = evaluation_batches(Windows(IDS, context_length=8), batch_size=batch_size)
     result = evaluate(STEP, PARAMS, batches)
     losses = by_hand()
     assert result.tokens == 200
@@ -37,7 +38,7 @@ def test_the_mean_and_its_standard_error_do_not_depend_on_the_batch_size(batch_s
 
 
 def test_positions_of_weight_zero_are_left_out():
-    batch = next(evaluation_batches(IDS, context_length=8, batch_size=2))
+    batch = next(evaluation_batches(Windows(IDS, context_length=8), batch_size=2))
     half = batch | {"weights_BT": np.array([[1] * 8, [1] * 4 + [0] * 4], np.float32)}
     assert evaluate(STEP, PARAMS, [half]).tokens == 12
     poisoned = half | {"target_ids_BT": np.where(half["weights_BT"] == 0, 4, half["target_ids_BT"])}

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import math
 import os
+import re
+import shlex
 import signal
 import subprocess
 import time
@@ -11,13 +13,21 @@ import time
 import jax
 import numpy as np
 import pytest
-from program import PROGRAM
+from program import PROGRAM, nobody_reading
 
 import jaxgpt
+from jaxgpt.cli import main
 from jaxgpt.config import RequestError, WorkError
+from jaxgpt.generation.generate import Generation
+from jaxgpt.runs.checkpoints import CheckpointStore
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.metrics import read_metrics
+from jaxgpt.training import report, samples
+from jaxgpt.training.console import Console
+from jaxgpt.training.material import gather_material
 from jaxgpt.training.run import train
+from jaxgpt.training.step import TrainState
+from jaxgpt.training.stop import StoppedError
 
 
 @pytest.fixture
@@ -57,6 +67,25 @@ def test_a_run_learns_and_describes_itself(tiny, run, capsys):
     assert tokenizer.decode(tokenizer.encode("lazy dog")) == "lazy dog"
     for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(state.params), strict=True):
         assert np.array_equal(a, b)
+    (sample,) = re.findall(r"sample from it with:\n  (jaxgpt generate .*)", printed)
+    assert main(shlex.split(sample)[1:]) == 0
+    assert len(capsys.readouterr().out) == 9  # the context, and a line break
+
+
+def test_the_sample_puts_the_parameters_on_one_device_once(tiny, monkeypatch, capsys):
+    material = gather_material(tiny({"train.sample_tokens": 3}), None, pytest.fail)
+    params = jaxgpt.init(material.config.model, key=jax.random.key(0))
+    seen = []
+
+    def generate(config, params, prompts, **options):
+        seen.extend(jax.tree.leaves(params))
+        return Generation(prompts)
+
+    monkeypatch.setattr(samples, "generate", generate)
+    report.show_sample(Console(), material, TrainState(6, jax.device_get(params), None, -1))
+    assert "sample (temperature 0.8, 3 tokens)" in capsys.readouterr().out
+    assert all(isinstance(leaf, jax.Array) and leaf.devices() == {jax.devices()[0]} for leaf in seen)
+    assert len(seen) > 10
 
 
 def test_the_logged_validation_loss_is_the_loss_of_the_saved_model(tiny, run):
@@ -98,7 +127,9 @@ def test_a_run_is_not_continued_on_another_text(tiny, run, text_file):
 
 
 def test_a_vocabulary_size_that_differs_from_the_tokenizer_is_refused_before_anything_is_written(tiny, run):
-    with pytest.raises(RequestError, match=r"model.vocab_size is 29, but the tokenizer has 28 ids"):
+    with pytest.raises(
+        RequestError, match=r"vocab_size is 29, but the tokenizer has 28 ids.*--model.vocab_size none"
+    ):
         train(tiny({"model.vocab_size": 29}), out=run)
     assert not run.exists()
 
@@ -141,8 +172,9 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_training_ends_as_if_
     damage(run / "checkpoints" / "4")
     capsys.readouterr()
     state = train(tiny(), out=run)
-    printed = capsys.readouterr().out
-    assert "warning: " in printed
+    printed, error = capsys.readouterr()
+    assert error.startswith("jaxgpt: warning: checkpoint 4 is damaged")
+    assert "warning" not in printed
     assert f"continuing {run} after step 2" in printed
     for a, b in zip(jax.tree.leaves(state.params), jax.tree.leaves(whole.params), strict=True):
         assert np.array_equal(a, b)
@@ -153,8 +185,8 @@ def test_with_every_checkpoint_damaged_the_work_fails(tiny, run):
     train(tiny({"train.stop_after": 2}), out=run)
     damage(run / "checkpoints" / "2")
     logged = losses(run)
-    for _ in range(2):  # the second time, nothing is left to try: it must not begin at step 0 as if nothing had been
-        with pytest.raises(WorkError, match="no usable checkpoint"):
+    for _ in range(2):  # nothing was moved, so the second attempt meets the same
+        with pytest.raises(WorkError, match=r"no usable checkpoint .*: checkpoint 2 is damaged"):
             train(tiny(), out=run)
     assert losses(run) == logged
 
@@ -165,7 +197,10 @@ def test_a_signal_saves_and_ends_with_the_command_that_continues(tiny, run, text
     toml = tmp_path / "config.toml"
     nested = {name: fields for name, fields in dataclasses.asdict(config).items() if fields}
     toml.write_text(as_toml(nested))
-    command = [*PROGRAM, "train", "--config", str(toml), "--out", str(run)]
+    python, option, program = PROGRAM
+    # Both may be ignored here, as they are in the background of a shell.
+    handled = "from signal import *; signal(SIGINT, default_int_handler); signal(SIGTERM, SIG_DFL); "
+    command = [python, option, handled + program, "train", "--config", str(toml), "--out", str(run)]
     child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: (run / "metrics.jsonl").exists() and len(losses(run)) > 5, child)
     os.kill(child.pid, number)
@@ -174,6 +209,34 @@ def test_a_signal_saves_and_ends_with_the_command_that_continues(tiny, run, text
     assert f"continue with: jaxgpt train --out {run}" in error
     saved = RunDirectory.open(run).checkpoints_path
     assert [int(p.name) for p in saved.iterdir()] == [len(losses(run))]
+
+
+@pytest.mark.parametrize("step", [1, 6], ids=["the first checkpoint", "the last checkpoint"])
+def test_a_signal_during_the_commit_of_a_checkpoint_ends_the_run_saved(tiny, tmp_path, handled, monkeypatch, step):
+    wait = CheckpointStore.wait
+
+    def interrupted(store):
+        wait(store)
+        if store.steps()[-1:] == [step] and not sent:
+            sent.append(step)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    sent = []
+    monkeypatch.setattr(CheckpointStore, "wait", interrupted)
+    with pytest.raises(StoppedError, match=f"continue with: jaxgpt train --out {tmp_path / 'run'}") as stopped:
+        train(tiny({"train.save_every": 1}), out=tmp_path / "run")
+    assert (stopped.value.exit_code, handled) == (143, [])
+    assert CheckpointStore(tmp_path / "run" / "checkpoints", writable=False).steps()[-1] == (6 if step == 6 else 2)
+
+
+def test_a_run_whose_output_nobody_reads_goes_on_in_silence(tiny, tmp_path, monkeypatch, capsys):
+    with nobody_reading(monkeypatch):
+        state = train(tiny(), out=tmp_path / "run")
+    assert int(state.step) == 6
+    assert CheckpointStore(tmp_path / "run" / "checkpoints", writable=False).steps()[-1] == 6
+    error = capsys.readouterr().err
+    assert error.startswith("jaxgpt: warning: standard output: Broken pipe; the run goes on in silence, ")
+    assert error.count("\n") == 1
 
 
 def wait_for(condition, child, seconds=120):

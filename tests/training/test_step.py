@@ -13,6 +13,7 @@ from jaxgpt.training.step import initial_state, make_train_step, split_micro_bat
 
 CONFIG = jaxgpt.ModelConfig.preset("minigpt", residual_dropout=0.0, attention_dropout=0.0)
 EXECUTION = ExecutionConfig()
+RATE = optax.linear_schedule(0.25, 0.5, 2)
 BATCH = {
     "token_ids_BT": np.array([[0, 1, 2, 3], [4, 1, 0, 2]], np.int32),
     "target_ids_BT": np.array([[1, 2, 3, 4], [1, 0, 2, 3]], np.int32),
@@ -26,7 +27,7 @@ def start(optimizer, scale=1.0):
 
 
 def make_step(optimizer):
-    return jax.jit(make_train_step(CONFIG, EXECUTION, optimizer, key=jax.random.key(1)))
+    return jax.jit(make_train_step(CONFIG, EXECUTION, optimizer, learning_rate=RATE, key=jax.random.key(1)))
 
 
 def same(a, b):
@@ -49,12 +50,14 @@ def test_a_step_of_sgd_moves_against_the_gradient_of_the_loss_it_reports():
 def test_dropout_of_a_step_depends_on_the_step_and_on_nothing_else():
     config = CONFIG.replace(residual_dropout=0.5)
     optimizer = optax.sgd(0.0)
-    step = jax.jit(make_train_step(config, EXECUTION, optimizer, key=jax.random.key(1)))
-    state, losses = start(optimizer), []
+    step = jax.jit(make_train_step(config, EXECUTION, optimizer, learning_rate=RATE, key=jax.random.key(1)))
+    state, losses, rates = start(optimizer), [], []
     for _ in range(3):
         state, metrics = step(state, split_micro_batches(BATCH, 1))
         losses.append(float(metrics["loss"]))
+        rates.append(float(metrics["learning_rate"]))
     assert len(set(losses)) == 3
+    assert rates == [0.25, 0.375, 0.5]
     again = start(optimizer)._replace(step=jnp.int32(2))
     assert float(step(again, split_micro_batches(BATCH, 1))[1]["loss"]) == losses[2]
 

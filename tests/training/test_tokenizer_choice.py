@@ -1,6 +1,7 @@
 """Which tokenizer a run takes: the one its parameters know, and never another in silence."""
 
 import json
+from pathlib import Path
 
 import jax
 import pytest
@@ -8,12 +9,15 @@ import pytest
 import jaxgpt
 from jaxgpt.config import ModelConfig, RequestError
 from jaxgpt.data import ByteTokenizer, CharacterTokenizer, load_corpus
+from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.manifest import Manifest
-from jaxgpt.training.setup import changed_settings, gather_material
+from jaxgpt.training.material import gather_material
+from jaxgpt.training.setup import changed_settings
 
 
 def material(config, manifest=None):
-    return gather_material(config, manifest, pytest.fail)
+    existing = None if manifest is None else RunDirectory(Path("nowhere"), manifest)
+    return gather_material(config, existing, pytest.fail)
 
 
 def manifest_of(material):
@@ -42,6 +46,12 @@ def test_a_run_takes_the_tokenizer_that_it_names(tiny, text_file):
     assert material(tiny()).tokenizer == CharacterTokenizer.train(text_file.read_text())
     named = material(tiny({"data.tokenizer": "bytes"}))
     assert (named.tokenizer, named.config.model.vocab_size) == (ByteTokenizer(), 256)
+
+
+def test_tiny_shakespeare_is_cut_by_its_characters_whatever_the_tokenizer(tiny, test_data):
+    text, merges = test_data / "tinyshakespeare" / "input.txt", test_data / "gpt2-bpe" / "vocab.bpe"
+    split = material(tiny({"data.path": str(text), "data.tokenizer": str(merges)}))
+    assert (split.splits.train_size, split.splits.validation_size) == (301_966, 36_059)
 
 
 def test_a_continued_run_may_name_its_tokenizer_otherwise_but_not_name_another(tiny, begun, text_file, tmp_path):

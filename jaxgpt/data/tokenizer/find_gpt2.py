@@ -46,7 +46,7 @@ def find_gpt2_merges() -> str:
 def _places() -> Iterator[Path]:
     cache = _tiktoken_cache()
     if cache is not None:
-        yield cache / hashlib.sha1(_ADDRESS.encode()).hexdigest()
+        yield cache / hashlib.sha1(_ADDRESS.encode(), usedforsecurity=False).hexdigest()
     yield from _packaged()
 
 

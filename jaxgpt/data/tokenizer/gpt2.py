@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import tiktoken
 
 MERGES_SHA256 = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"
+FINGERPRINT = "277826a460b0ddd3fa1602550f5b92489a308be13b571bcd4975002ae9a438a5"  # of the tokens those merges make
 END_OF_TEXT = "<|endoftext|>"
 
 # Where a text is cut before merging (section 2.2 of the GPT-2 report): contractions, then words, numbers and other

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,14 @@ from .byte_values import ByteTokenizer
 from .characters import CharacterTokenizer
 from .files import READABLE, tokenizer_from_path
 from .find_gpt2 import find_gpt2_merges
-from .gpt2 import Gpt2Tokenizer
+from .gpt2 import FINGERPRINT, Gpt2Tokenizer
 from .protocol import Tokenizer
+from .special import ExtendedTokenizer, with_roles
 from .tokenizer_json import JsonTokenizer
 
-CLASSES = {cls.kind: cls for cls in (CharacterTokenizer, ByteTokenizer, Gpt2Tokenizer, JsonTokenizer)}
+CLASSES = {
+    cls.kind: cls for cls in (CharacterTokenizer, ByteTokenizer, Gpt2Tokenizer, JsonTokenizer, ExtendedTokenizer)
+}
 
 # What `data.tokenizer` may name without a file: from the text of a run to its tokenizer.
 NAMED: dict[str, Callable[[str], Tokenizer]] = {
@@ -77,13 +80,19 @@ def make_tokenizer(name: str, text: str) -> Tokenizer:
 
 
 def choose_tokenizer(
-    name: str | None, text: str, *, trained: Tokenizer | None = None, owner: str | None = None
+    name: str | None,
+    text: str,
+    *,
+    roles: Sequence[str] = (),
+    trained: Tokenizer | None = None,
+    owner: str | None = None,
 ) -> Tokenizer:
     """Return the tokenizer of a run: the one its parameters were trained with, or the one that is named.
 
     Args:
         name: what `data.tokenizer` names, None where it names none.
         text: the run's text.
+        roles: the special tokens that the run needs; a tokenizer made for it is given those that it lacks.
         trained: the tokenizer that the parameters were trained with, None where they came without.
         owner: what the parameters belong to, in words; None for fresh ones, which take `characters` by default.
 
@@ -96,12 +105,13 @@ def choose_tokenizer(
         5
     """
     if trained is not None:
-        if name is not None:
-            check_same_tokenizer(trained, make_tokenizer(name, text), owner)
+        known = name == Gpt2Tokenizer.kind and trained.fingerprint() == FINGERPRINT  # no need of its file
+        if name is not None and not known:
+            check_same_tokenizer(trained, with_roles(make_tokenizer(name, text), roles), owner)
         return trained
     if name is None and owner is not None:
         raise RequestError(f"{owner} holds no tokenizer; name the one it was trained with in data.tokenizer")
-    return make_tokenizer(name or CharacterTokenizer.kind, text)
+    return with_roles(make_tokenizer(name or CharacterTokenizer.kind, text), roles)
 
 
 def check_same_tokenizer(expected: Tokenizer, found: Tokenizer, owner: str | None) -> None:

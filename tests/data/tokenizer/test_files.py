@@ -78,6 +78,13 @@ def test_gpt2s_merges_with_another_vocabulary_follow_the_vocabulary(gpt2_folder,
     assert tokenizer.encode("Hello world").tolist() == [15496, 995]
 
 
+def test_merges_may_have_the_line_ends_of_windows_and_no_version(write):
+    folder = write(vocab__json=vocabulary(SMALL), merges__txt=MERGES)
+    tokenizer = tokenizer_from_path(folder)
+    (folder / "merges.txt").write_bytes(b"h e\r\nhe l\r\n")
+    assert tokenizer_from_path(folder) == tokenizer
+
+
 @pytest.mark.parametrize("named", ["", "vocab.json", "merges.txt"])
 def test_a_vocabulary_with_merges_has_the_ids_of_the_vocabulary(write, named):
     tokens = list(reversed(SMALL))
@@ -115,6 +122,10 @@ def test_roles_are_read_for_a_vocabulary_with_merges_too(write):
         (
             {"vocab__json": vocabulary(SMALL), "merges__txt": "#version: 0.2\nh e\nhe\n"},
             "line 3 of the merges is 'he', expected two parts with a space between",
+        ),
+        (
+            {"vocab__json": vocabulary(SMALL), "merges__txt": "h \n"},
+            "line 1 of the merges is 'h ', expected two parts",
         ),
         (
             {"vocab__json": vocabulary(SMALL), "merges__txt": "h e\nl o\n"},

@@ -104,6 +104,13 @@ def test_trained_parameters_keep_theirs_and_refuse_another(refusal):
     assert "id 1 means 'z'" in refusal(choose_tokenizer, "characters", "az", trained=AB, owner="a run")
 
 
+def test_parameters_trained_with_gpt2s_ids_need_no_file_to_be_asked_for_gpt2(gpt2, monkeypatch, refusal):
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
+    assert choose_tokenizer("gpt2", "ab", trained=gpt2, owner="a run") is gpt2
+    assert "data.tokenizer has 256 ids" in refusal(choose_tokenizer, "bytes", "ab", trained=gpt2, owner="a run")
+    assert "which is not on this machine" in refusal(choose_tokenizer, "gpt2", "ab", trained=AB, owner="a run")
+
+
 def test_trained_parameters_that_came_without_one_need_a_name(refusal):
     assert choose_tokenizer("bytes", "ab", owner="a run") == ByteTokenizer()
     message = refusal(choose_tokenizer, None, "ab", owner="runs/mine")

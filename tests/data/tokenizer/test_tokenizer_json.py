@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import numpy as np
 import pytest
@@ -11,13 +12,14 @@ from hypothesis import given, settings
 from jaxgpt.data import JsonTokenizer, tokenizer_from_json, tokenizer_from_path
 from jaxgpt.data.tokenizer.gpt2 import BYTE_SYMBOLS
 
+FLAGS = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+
 
 def document(**changes):
     """A small word-level tokenizer.json, changed."""
     model = {"type": "WordLevel", "vocab": {"?": 0, "to": 1, "be": 2, "<s>": 3}, "unk_token": "?"}
     special = {"id": 3, "content": "<s>", "special": True, "normalized": False}
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
-    base = {"version": "1.0", "added_tokens": [special | flags], "pre_tokenizer": {"type": "Whitespace"}}
+    base = {"version": "1.0", "added_tokens": [special | FLAGS], "pre_tokenizer": {"type": "Whitespace"}}
     return json.dumps(base | {"model": model} | changes)
 
 
@@ -113,6 +115,7 @@ def test_it_survives_json_without_any_file(learned, llama):
 def test_white_space_of_the_file_makes_no_difference():
     spread = json.dumps(json.loads(document()), indent=4)
     assert JsonTokenizer.of(spread) == JsonTokenizer.of(document())
+    assert not re.search(r"\s", JsonTokenizer.of(spread).document)
 
 
 def test_gpt2s_ids_mean_the_same_whichever_library_runs_them(gpt2, learned):
@@ -142,11 +145,11 @@ def test_truncation_padding_and_templates_of_the_file_leave_the_text_whole():
     part = {"SpecialToken": {"id": "<s>", "type_id": 0}}
     template = {
         "type": "TemplateProcessing",
-        "single": [part, {"Sequence": {"id": "A", "type_id": 0}}],
+        "single": [part, *[{"Sequence": {"id": "A", "type_id": 0}}] * 2],
         "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
         "special_tokens": {"<s>": {"id": "<s>", "ids": [3], "tokens": ["<s>"]}},
     }
-    tokenizer = JsonTokenizer.of(document(truncation={**cut, "max_length": 2}, padding=pad, post_processor=template))
+    tokenizer = JsonTokenizer.of(document(truncation=cut, padding=pad, post_processor=template))
     assert tokenizer.encode("to be to be").tolist() == [1, 2, 1, 2]
 
 
@@ -157,6 +160,8 @@ def test_roles_come_from_usual_names_of_special_tokens_and_may_be_given():
         "pad": 0,
     }
     assert JsonTokenizer.of(document(added_tokens=[])).special_ids == {}
+    ordinary = {"id": 3, "content": "<s>", "special": False, "normalized": False} | FLAGS
+    assert JsonTokenizer.of(document(added_tokens=[ordinary])).special_ids == {}
 
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}

@@ -1,0 +1,96 @@
+"""What an encoder says of masked tokens, all of a text in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, WorkError
+from jaxgpt.model.functional import apply
+
+from .generate import padded
+from .sampling import NOT_FINITE, Sampling, choose
+
+
+def fill(
+    config: ModelConfig,
+    params: Mapping[str, Any],
+    rows: Sequence[Sequence[int]],
+    *,
+    mask_id: int,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    key: jax.Array | None = None,
+    execution: ExecutionConfig | None = None,
+) -> list[list[int]]:
+    """Return the rows with every masked token replaced by what the encoder finds there.
+
+    Each token is chosen on its own, as the masked-token objective trains it, and is never the mask token itself
+    (Devlin et al. 2018, arXiv 1810.04805).
+
+    Args:
+        config: An architecture of family encoder.
+        params: The tree that `init` gives.
+        rows: Lists of ids, of any lengths up to the context.
+        mask_id: The id of the mask token.
+        temperature, top_k, top_p: See `Sampling`; temperature 0 takes the most likely token, above one is drawn.
+        key: A PRNG key, needed to draw.
+        execution: How to run.
+
+    Raises:
+        RequestError: another family, a row that is empty or too long, ids outside the vocabulary, no key for draws.
+        WorkError: the logits are not finite.
+
+    Example:
+        >>> config = jaxgpt.ModelConfig.preset("minigpt", family="encoder")
+        >>> params = jaxgpt.init(config, key=jax.random.key(0))
+        >>> [[first, filled]] = fill(config, params, [[0, 4]], mask_id=4)
+        >>> first, filled != 4
+        (0, True)
+    """
+    if config.family != "encoder":
+        raise RequestError(f"fill: the model is of family {config.family}; only an encoder fills in masked tokens")
+    if temperature != 0 and key is None:
+        raise RequestError(f"fill: temperature {temperature:g} draws tokens, which needs a key; pass key=")
+    for i, row in enumerate(rows):
+        if not 0 < len(row) <= config.context_length:
+            raise RequestError(
+                f"fill: row {i} has {len(row)} tokens; expected 1 to {config.context_length}, the context"
+            )
+    token_ids_BT, is_real_BT = padded(rows, config.context_length)
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p).traced(config.vocab_size)
+    key = jax.random.key(0) if key is None else key  # nothing is drawn at temperature 0
+    filled_BT = np.asarray(
+        _filled(config, execution or ExecutionConfig(), params, token_ids_BT, is_real_BT, mask_id, key, sampling)
+    )
+    if (filled_BT[is_real_BT] == NOT_FINITE).any():
+        raise WorkError(
+            "the logits are not finite: the parameters are damaged or diverged; use an earlier checkpoint"
+        )
+    return [ids_T[: len(row)].tolist() for ids_T, row in zip(filled_BT, rows, strict=True)]
+
+
+@jax.jit
+def _filled(
+    config: ModelConfig,
+    execution: ExecutionConfig,
+    params: Mapping[str, Any],
+    token_ids_BT: jax.Array,
+    is_real_BT: jax.Array,
+    mask_id: int,
+    key: jax.Array,
+    sampling: tuple[jax.Array, jax.Array, jax.Array],
+) -> jax.Array:
+    logits_BTV = apply(config, params, token_ids_BT, mask_BT=is_real_BT, execution=execution)
+    others = jnp.arange(config.vocab_size - 1)
+    others += others >= mask_id  # every id but the mask's
+    keys_T = jax.random.split(key, token_ids_BT.shape[1])
+    logits_TBU = logits_BTV[:, :, others].swapaxes(0, 1)
+    chosen_TB = jax.vmap(lambda logits_BU, key: choose(logits_BU, key, *sampling))(logits_TBU, keys_T)
+    ids_BT = jnp.where(chosen_TB == NOT_FINITE, NOT_FINITE, others[chosen_TB]).T
+    return jnp.where(token_ids_BT == mask_id, ids_BT, token_ids_BT)

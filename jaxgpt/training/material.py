@@ -1,0 +1,108 @@
+"""A run's text and what becomes of it: tokenizer, examples, and the parameters that fine-tuning starts from."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+
+from jaxgpt.config import ModelConfig, RequestError, RunConfig, blamed_on
+from jaxgpt.data.corpus import Corpus, check_same_corpus, load_corpus
+from jaxgpt.data.objectives import OBJECTIVES, Splits
+from jaxgpt.data.tokenizer import Tokenizer, choose_tokenizer, tokenizer_from_json
+from jaxgpt.interop.opening import open_model
+from jaxgpt.model.parameters import Params
+from jaxgpt.runs.checkpoints import saved_steps
+from jaxgpt.runs.directory import RunDirectory
+from jaxgpt.runs.manifest import check_vocabulary
+
+Warn = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Material:
+    """A run's text and what became of it.
+
+    Attributes:
+        config: The run's config, its vocabulary size filled in from the tokenizer, its paths absolute.
+        corpus: The text and its identity.
+        tokenizer: Its tokenizer.
+        splits: The examples to train on and to validate on.
+        start: Parameters to start from (`train.init_from`), or None for fresh ones.
+    """
+
+    config: RunConfig
+    corpus: Corpus
+    tokenizer: Tokenizer
+    splits: Splits
+    start: Params | None
+
+
+def gather_material(config: RunConfig, existing: RunDirectory | None, warn: Warn) -> Material:
+    """Read the text, make or take over the tokenizer, encode and split.
+
+    Args:
+        config: What the run asks for.
+        existing: The run that is being continued, or None for a new run.
+        warn: Called with one message for each damaged checkpoint of `train.init_from`.
+
+    Raises:
+        RequestError: text or vocabulary that does not fit; nothing has been written yet.
+        WorkError: `train.init_from` has no usable checkpoint.
+    """
+    objective, named, owner, trained, start = OBJECTIVES[config.model.family], config.data.tokenizer, None, None, None
+    corpus = load_corpus(config.data.path, built_in=objective.built_in)
+    if config.train.init_from is not None and not _has_begun(existing):
+        owner = config.train.init_from
+        model, start, trained = _load_source(owner, config.model, warn)
+        config = dataclasses.replace(config, model=config.model.replace(vocab_size=model.vocab_size))
+    if existing is not None:
+        owner, trained = "this run", tokenizer_from_json(existing.manifest.tokenizer)
+        check_same_corpus(existing.manifest.data, corpus)
+        named = None if named == existing.manifest.config.data.tokenizer else named  # its file may be gone by now
+    tokenizer = choose_tokenizer(
+        named, objective.words(corpus.text), roles=objective.roles, trained=trained, owner=owner
+    )
+    config = with_absolute_paths(with_vocabulary(config, tokenizer))
+    return Material(config, corpus, tokenizer, objective.split(config, corpus, tokenizer), start)
+
+
+def with_vocabulary(config: RunConfig, tokenizer: Tokenizer) -> RunConfig:
+    """Fill in `model.vocab_size` from the tokenizer; a differing explicit one is refused."""
+    size = tokenizer.vocab_size
+    if config.model.vocab_size is not None:
+        check_vocabulary(config.model.vocab_size, size)
+    return dataclasses.replace(config, model=config.model.replace(vocab_size=size))
+
+
+def with_absolute_paths(config: RunConfig) -> RunConfig:
+    """Return the config with its paths absolute, so that a run continues from any folder."""
+    data, train = config.data, config.train
+    return dataclasses.replace(
+        config,
+        data=data.replace(path=data.path and os.path.abspath(data.path)),
+        train=train.replace(init_from=train.init_from and os.path.abspath(train.init_from)),
+    )
+
+
+def _has_begun(run: RunDirectory | None) -> bool:
+    return run is not None and bool(saved_steps(run.checkpoints_path))
+
+
+def _load_source(path: str, wanted: ModelConfig, warn: Warn) -> tuple[ModelConfig, Params, Tokenizer | None]:
+    """Return the model and the tokenizer that fine-tuning starts from."""
+    with blamed_on("train.init_from"):
+        opened = open_model(path, warn)
+    _check_same_model(wanted, opened.config, path)
+    return opened.config, opened.params, opened.tokenizer
+
+
+def _check_same_model(wanted: ModelConfig, found: ModelConfig, source: str) -> None:
+    """Fine-tuning may change the dropout probabilities, nothing else of the architecture."""
+    for name in wanted.field_names():
+        ours, theirs = getattr(wanted, name), getattr(found, name)
+        if ours != theirs and not name.endswith("_dropout") and not (name == "vocab_size" and ours is None):
+            raise RequestError(
+                f"train.init_from {source} has model.{name} = {theirs}, this run asks for {ours}; "
+                f"set model.{name} to {theirs}, or start from another run"
+            )
