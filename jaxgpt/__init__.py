@@ -21,7 +21,7 @@ _HOMES = {
     "fill": "jaxgpt.generation.fill",
     "generate": "jaxgpt.generation.generate",
     "init": "jaxgpt.model.parameters",
-    "load": "jaxgpt.runs.saved",
+    "load": "jaxgpt.interop.opening",
     "loss": "jaxgpt.model.functional",
     "masks": "jaxgpt.ops.attention",
     "save": "jaxgpt.runs.saved",

@@ -15,6 +15,8 @@ COMMANDS = {
     "train": "train a GPT, or continue a run",
     "generate": "continue a prompt with a trained model",
     "params": "count a model's parameters bucket by bucket",
+    "import": "turn a Hugging Face folder or a llama2.c file into a run directory",
+    "export": "write a model as a folder that Hugging Face transformers opens",
     "data": "learn a tokenizer from a text",
     "lesson": "the course's worked example and exercises, computed by the real modules",
 }

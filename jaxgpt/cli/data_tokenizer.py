@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxgpt.config import RequestError, WorkError
+from jaxgpt.config import RequestError
 
 from .parser import Parser, whole_number
 
@@ -35,10 +35,7 @@ def main(arguments: list[str]) -> int:
 
     corpus = load_corpus(options.text, name="--text")
     tokenizer = train_bpe(corpus.text, options.vocab_size, options.special)
-    try:
-        write_atomically(out, tokenizer.document)
-    except OSError as error:
-        raise WorkError(f"cannot write {out}: {error.strerror}; name another --out") from None
+    write_atomically(out, tokenizer.document)
     print(_summary(out, tokenizer, corpus.text))
     return 0
 

@@ -1,60 +1,164 @@
-"""`jaxgpt generate`: continue a prompt with a trained model."""
+"""`jaxgpt generate`: continue a prompt, fill in masks or write targets, as the model's family does."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxgpt.config import RequestError, blamed_on, warn
 
+from .models import TOKENIZER_HELP, tokenizer_for
 from .parser import Parser, number, seed, whole_number
 
 if TYPE_CHECKING:
     from jaxgpt.data.tokenizer import Tokenizer
+    from jaxgpt.interop.opening import Opened
+
+
+class Answer(NamedTuple):
+    """What was asked, and what the model said to it."""
+
+    prompt: str
+    text: str
+    ids: list[int]
 
 
 def main(arguments: list[str]) -> int:
     """Run the sub-command."""
     options = _parse(arguments)
 
-    from jaxgpt.generation.generate import generate
-    from jaxgpt.ops.keys import random_key
-    from jaxgpt.runs.saved import load_run
+    from jaxgpt.interop.opening import open_model
 
-    config, params, tokenizer, step = load_run(Path(options.run), warn)
+    model = open_model(options.run, warn)
+    tokenizer = tokenizer_for(model.config, model.tokenizer, options.tokenizer)
     if tokenizer is None:
-        raise RequestError(f"{options.run} holds no tokenizer; use jaxgpt.generate with ids from Python")
-    prompts = _encode(options, tokenizer)
-    new = options.max_new_tokens
-    result = generate(
-        config.model,
-        params,
-        prompts,
-        max_new_tokens=_room(config.model.context_length, prompts) if new is None else new,
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        key=random_key(options.seed),
-        context_policy=options.context_policy,
-        execution=config.execution,
-    )
-    _print(step, prompts, result.ids, tokenizer, as_json=options.json)
+        raise RequestError(
+            f"{options.run} holds no tokenizer; name its file or folder with --tokenizer, or use jaxgpt.generate "
+            "with ids from Python"
+        )
+    _refuse_what_means_nothing(options, model.config.family)
+    answers = _ANSWERS[model.config.family](options, model, tokenizer)
+    _print(model.step, answers, as_json=options.json)
     return 0
 
 
+def _sampling(options: argparse.Namespace, temperature: float) -> dict[str, Any]:
+    """Return the arguments of `generate` that say how to draw; `temperature` is the family's own default."""
+    from jaxgpt.ops.keys import random_key
+
+    return {
+        "temperature": temperature if options.temperature is None else options.temperature,
+        "top_k": options.top_k,
+        "top_p": options.top_p,
+        "key": random_key(options.seed),
+    }
+
+
+def _continue(options: argparse.Namespace, model: Opened, tokenizer: Tokenizer) -> list[Answer]:
+    """A decoder goes on with the prompt."""
+    from jaxgpt.generation.generate import generate
+
+    prompts = _encode(options, tokenizer)
+    new = options.max_new_tokens
+    result = generate(
+        model.config,
+        model.params,
+        prompts,
+        max_new_tokens=_room(model.config.context_length, prompts) if new is None else new,
+        context_policy=options.context_policy or "stop",
+        execution=model.execution,
+        **_sampling(options, 1.0),
+    )
+    return [
+        Answer(tokenizer.decode(prompt), tokenizer.decode(ids), ids)
+        for prompt, ids in zip(prompts, result.ids, strict=True)
+    ]
+
+
+def _fill(options: argparse.Namespace, model: Opened, tokenizer: Tokenizer) -> list[Answer]:
+    """An encoder fills in the mask tokens of the prompt."""
+    from jaxgpt.data.tokenizer.special import encode_with_special
+    from jaxgpt.generation.fill import fill
+
+    if options.prompt is None:
+        raise RequestError("an encoder fills in masked tokens; give a --prompt with <mask> where one is hidden")
+    rows = []
+    for prompt in options.prompt:
+        with blamed_on(f"--prompt {shlex.quote(prompt)}"):
+            rows.append(encode_with_special(tokenizer, prompt, "mask"))
+    mask_id = tokenizer.special_ids["mask"]
+    filled = fill(
+        model.config, model.params, rows, mask_id=mask_id, execution=model.execution, **_sampling(options, 0.0)
+    )
+    return [Answer(prompt, tokenizer.decode(ids), ids) for prompt, ids in zip(options.prompt, filled, strict=True)]
+
+
+def _write(options: argparse.Namespace, model: Opened, tokenizer: Tokenizer) -> list[Answer]:
+    """An encoder_decoder writes the target of the source; a prompt is how it begins."""
+    from jaxgpt.generation.targets import write_targets
+
+    if options.source is None:
+        raise RequestError("an encoder_decoder writes what belongs to a source; give a --source")
+    if options.prompt is not None and len(options.prompt) != len(options.source):
+        raise RequestError(
+            f"{len(options.prompt)} prompts for {len(options.source)} sources; give one --prompt (how the target "
+            "begins) for each --source, or none"
+        )
+    targets = write_targets(
+        model.config,
+        model.params,
+        tokenizer,
+        [_encode_text("--source", source, tokenizer) for source in options.source],
+        beginnings=options.prompt and [_encode_text("--prompt", prompt, tokenizer) for prompt in options.prompt],
+        max_new_tokens=options.max_new_tokens,
+        execution=model.execution,
+        **_sampling(options, 0.0),
+    )
+    return [Answer(source, tokenizer.decode(ids), ids) for source, ids in zip(options.source, targets, strict=True)]
+
+
+_ANSWERS = {"decoder": _continue, "encoder": _fill, "encoder_decoder": _write}
+_MEANS_NOTHING = {
+    "decoder": ("source",),
+    "encoder": ("source", "max_new_tokens", "context_policy", "bos"),
+    "encoder_decoder": ("context_policy", "bos"),
+}
+
+
+def _refuse_what_means_nothing(options: argparse.Namespace, family: str) -> None:
+    for name in _MEANS_NOTHING[family]:
+        if getattr(options, name) not in (None, False):
+            raise RequestError(
+                f"--{name.replace('_', '-')} means nothing for a model of family {family}; leave it out"
+            )
+
+
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser(prog="jaxgpt generate", description="Continue a prompt with a trained model.")
-    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser = Parser(
+        prog="jaxgpt generate", description="Continue a prompt, fill in masks, or write the target of a source."
+    )
+    parser.add_argument("run", metavar="RUN", help="a run directory, a Hugging Face folder or a llama2.c file")
+    parser.add_argument("--tokenizer", metavar="PATH", help=TOKENIZER_HELP)
     parser.add_argument(
-        "--prompt", action="append", help="text to continue; may be given several times (default: a line break)"
+        "--prompt",
+        action="append",
+        help="text to continue, with an encoder text with <mask> in it, with an encoder_decoder how the target "
+        "begins; may be given several times (default: a line break)",
+    )
+    parser.add_argument(
+        "--source", action="append", help="what an encoder_decoder reads; may be given several times (default: none)"
+    )
+    parser.add_argument(
+        "--bos", action="store_true", help="begin each prompt with the tokenizer's start token (default: do not)"
     )
     parser.add_argument(
         "--max-new-tokens", type=whole_number, help="tokens to append (default: what the context holds)"
     )
-    parser.add_argument("--temperature", type=number, default=1.0, help="0 takes the most likely token (default: 1)")
+    parser.add_argument(
+        "--temperature", type=number, help="0 takes the most likely token (default: 1 for a decoder, else 0)"
+    )
     parser.add_argument("--top-k", type=whole_number, help="draw among the k most likely tokens (default: all)")
     parser.add_argument(
         "--top-p", type=number, help="draw among the fewest tokens that reach this probability (default: all)"
@@ -63,7 +167,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--context-policy",
         choices=("stop", "crop"),
-        default="stop",
         help="stop refuses to outgrow the context; crop lets the model see its last tokens only (default: stop)",
     )
     parser.add_argument(
@@ -73,18 +176,25 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _encode(options: argparse.Namespace, tokenizer: Tokenizer) -> list[list[int]]:
-    """Return the prompts' ids; the default prompt is only for models that know a line break."""
+    """Return the prompts' ids; the default prompt is only for models that know a line break, or a start token."""
+    start = []
+    if options.bos:
+        if "bos" not in tokenizer.special_ids:
+            raise RequestError("--bos: this model's tokenizer has no start token; leave it out")
+        start = [tokenizer.special_ids["bos"]]
     if options.prompt is not None:
-        return [_encode_prompt(prompt, tokenizer) for prompt in options.prompt]
+        return [start + _encode_text("--prompt", prompt, tokenizer) for prompt in options.prompt]
+    if start:
+        return [start]
     try:
         return [tokenizer.encode("\n").tolist()]
     except RequestError:
         raise RequestError("this model knows no line break to start from; give a --prompt") from None
 
 
-def _encode_prompt(prompt: str, tokenizer: Tokenizer) -> list[int]:
-    with blamed_on(f"--prompt {shlex.quote(prompt)}"):
-        return tokenizer.encode(prompt).tolist()
+def _encode_text(option: str, text: str, tokenizer: Tokenizer) -> list[int]:
+    with blamed_on(f"{option} {shlex.quote(text)}"):
+        return tokenizer.encode(text).tolist()
 
 
 def _room(context_length: int, prompts: list[list[int]]) -> int:
@@ -98,15 +208,8 @@ def _room(context_length: int, prompts: list[list[int]]) -> int:
     return context_length - longest
 
 
-def _print(
-    step: int, prompts: list[list[int]], results: list[list[int]], tokenizer: Tokenizer, *, as_json: bool
-) -> None:
-    texts = [tokenizer.decode(row) for row in results]
-    if not as_json:
-        print("\n---\n".join(texts))
-        return
-    rows = [
-        {"prompt": tokenizer.decode(prompt), "text": text, "ids": row}
-        for prompt, text, row in zip(prompts, texts, results, strict=True)
-    ]
-    print(json.dumps({"step": step, "results": rows}, ensure_ascii=False))
+def _print(step: int, answers: list[Answer], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"step": step, "results": [answer._asdict() for answer in answers]}, ensure_ascii=False))
+    else:
+        print("\n---\n".join(answer.text for answer in answers))

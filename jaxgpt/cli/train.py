@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from jaxgpt.config import RequestError, RunConfig, apply_settings, blamed_on, compose, flatten
+from jaxgpt.config import RequestError, RunConfig, apply_settings, blamed_on, compose, flatten, warn
 
 from .parser import Parser
 from .settings import Layers, add_setting_options, add_source_options, given_settings, source_layers
@@ -85,14 +85,14 @@ def _stored_config(out: Path | None) -> RunConfig | None:
 
 
 def _new_run_layers(options: argparse.Namespace, given: dict[str, Any]) -> Layers:
-    """Fine-tuning takes the architecture of the run it starts from, over the preset's but under the file's."""
+    """Fine-tuning takes the architecture of the model it starts from, over the preset's but under the file's."""
     layers = source_layers(options.preset, options.config)
     source = (layers[-1][1] | given).get("train.init_from")
     if isinstance(source, str):
-        from jaxgpt.runs.directory import RunDirectory
+        from jaxgpt.interop.opening import open_config
 
         with blamed_on("train.init_from"):
-            stored = flatten(RunDirectory.open(Path(source)).manifest.config)
-        model = {name: value for name, value in stored.items() if name.startswith("model.")}
-        layers.insert(len(layers) - (options.config is not None), (f"run {source}", model))
+            model = dataclasses.asdict(open_config(source, warn))
+        settings = {f"model.{name}": value for name, value in model.items()}
+        layers.insert(len(layers) - (options.config is not None), (f"model {source}", settings))
     return layers

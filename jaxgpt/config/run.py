@@ -92,8 +92,10 @@ class TrainConfig(Section):
     save_every: int = option(500, "Steps between checkpoints; the last step is always saved.", at_least=1)
     keep_checkpoints: int = option(3, "Checkpoints kept on disk; older ones are deleted.", at_least=2)
     log_every: int = option(10, "Steps between lines of metrics.", at_least=1)
-    sample_tokens: int = option(200, "Tokens of the sample printed at the end; 0 prints none.", at_least=0)
-    init_from: str | None = option(None, "A run directory whose parameters training starts from.")
+    sample_tokens: int = option(200, "Length of the sample shown at the end, in tokens; 0 shows none.", at_least=0)
+    init_from: str | None = option(
+        None, "A run, Hugging Face folder or llama2.c file whose parameters training starts from."
+    )
 
     @property
     def end(self) -> int:

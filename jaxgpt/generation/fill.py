@@ -23,6 +23,8 @@ def fill(
     *,
     mask_id: int,
     temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
     key: jax.Array | None = None,
     execution: ExecutionConfig | None = None,
 ) -> list[list[int]]:
@@ -36,7 +38,7 @@ def fill(
         params: The tree that `init` gives.
         rows: Lists of ids, of any lengths up to the context.
         mask_id: The id of the mask token.
-        temperature: 0 takes the most likely token; above, one is drawn.
+        temperature, top_k, top_p: See `Sampling`; temperature 0 takes the most likely token, above one is drawn.
         key: A PRNG key, needed to draw.
         execution: How to run.
 
@@ -61,7 +63,7 @@ def fill(
                 f"fill: row {i} has {len(row)} tokens; expected 1 to {config.context_length}, the context"
             )
     token_ids_BT, is_real_BT = padded(rows, config.context_length)
-    sampling = Sampling(temperature=temperature).traced(config.vocab_size)
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p).traced(config.vocab_size)
     key = jax.random.key(0) if key is None else key  # nothing is drawn at temperature 0
     filled_BT = np.asarray(
         _filled(config, execution or ExecutionConfig(), params, token_ids_BT, is_real_BT, mask_id, key, sampling)

@@ -10,11 +10,11 @@ from jaxgpt.config import ModelConfig, RequestError, RunConfig, blamed_on
 from jaxgpt.data.corpus import Corpus, check_same_corpus, load_corpus
 from jaxgpt.data.objectives import OBJECTIVES, Splits
 from jaxgpt.data.tokenizer import Tokenizer, choose_tokenizer, tokenizer_from_json
+from jaxgpt.interop.opening import open_model
 from jaxgpt.model.parameters import Params
 from jaxgpt.runs.checkpoints import saved_steps
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.manifest import check_vocabulary
-from jaxgpt.runs.saved import load_run
 
 Warn = Callable[[str], None]
 
@@ -92,9 +92,9 @@ def _has_begun(run: RunDirectory | None) -> bool:
 def _load_source(path: str, wanted: ModelConfig, warn: Warn) -> tuple[ModelConfig, Params, Tokenizer | None]:
     """Return the model and the tokenizer that fine-tuning starts from."""
     with blamed_on("train.init_from"):
-        source, params, tokenizer, _ = load_run(path, warn)
-    _check_same_model(wanted, source.model, path)
-    return source.model, params, tokenizer
+        opened = open_model(path, warn)
+    _check_same_model(wanted, opened.config, path)
+    return opened.config, opened.params, opened.tokenizer
 
 
 def _check_same_model(wanted: ModelConfig, found: ModelConfig, source: str) -> None:

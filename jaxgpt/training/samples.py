@@ -11,6 +11,7 @@ import numpy as np
 from jaxgpt.data.examples import Batch
 from jaxgpt.generation.fill import fill
 from jaxgpt.generation.generate import generate
+from jaxgpt.generation.targets import write_targets
 from jaxgpt.model.parameters import Params
 from jaxgpt.ops.keys import random_key
 
@@ -77,20 +78,15 @@ def _written(material: Material, params: Params) -> list[str]:
     batch = _held_out(material, count)
     sources = [row[mask].tolist() for row, mask in zip(batch["source_ids_BS"], batch["source_mask_BS"], strict=True)]
     targets = [row[w == 1][:-1].tolist() for row, w in zip(batch["target_ids_BT"], batch["weights_BT"], strict=True)]
-    eos = tokenizer.special_ids["eos"]
-    result = generate(
+    written = write_targets(
         config.model,
         params,
-        [[tokenizer.special_ids["bos"]] for _ in sources],
-        sources=sources,
-        max_new_tokens=batch["token_ids_BT"].shape[1],
-        stop_ids={eos},
+        tokenizer,
+        sources,
         temperature=0,
         key=random_key(config.train.seed),
-        context_policy="crop",  # the start token and the longest target with its end may be one more than the context
         execution=config.execution,
     )
-    written = [[token for token in ids[1:] if token != eos] for ids in result.ids]
     right = sum(a == b for a, b in zip(written, targets, strict=True))
     rows = list(zip(sources, written, targets, strict=True))[:_PAIRS_SHOWN]
     words = [[repr(tokenizer.decode(ids)) for ids in row] for row in rows]

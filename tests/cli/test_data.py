@@ -85,7 +85,8 @@ def test_a_full_disk_is_said_in_one_line(command, text_file, tmp_path, monkeypat
     monkeypatch.setattr("os.replace", full)
     code, out, err = command("data", "tokenizer", "--text", text_file, "--vocab-size", 300, "--out", "a.json")
     assert (code, out) == (1, "")
-    assert err == "jaxgpt: cannot write a.json: No space left on device; name another --out\n"
+    assert err.startswith("jaxgpt: cannot write a.json: No space left on device; free space")
+    assert err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 

@@ -95,7 +95,7 @@ def test_a_cropped_context_goes_on_for_as_long_as_asked(text_of, expected):
             "--prompt hexlo: character 'x' (U+0078) at position 2 is not among the 9 characters of this tokenizer",
         ),
         (["--prompt", "hello", "--prompt", "he x"], "--prompt 'he x': character 'x' (U+0078) at position 3 is not "),
-        (["--prompt", ""], "prompt 0 is empty; give at least one token to continue"),
+        (["--prompt", ""], "prompt 0 is empty; give at least one token"),
         (["--prompt", "-5"], "--prompt -5: character '-' (U+002D) at position 0 is not among the 9 characters"),
         (["--prompt", "-x"], "--prompt: expected a value; one that begins with a dash is written --prompt=VALUE"),
         (
@@ -126,19 +126,54 @@ def test_a_wrong_request_is_refused(refusal, saved, options, message):
 
 def test_a_path_that_is_no_run_is_refused_with_what_it_is(refusal, tmp_path):
     assert refusal("generate").startswith("the following arguments are required: RUN")
-    assert refusal("generate", "absent") == "absent does not exist; expected a run directory, check the path"
+    expected = "expected a run directory, a Hugging Face folder or a llama2.c file"
+    assert refusal("generate", "absent") == f"absent does not exist; {expected}, check the path"
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.png").write_bytes(b"")
     message = refusal("generate", "photos")
-    assert message.startswith("photos is no run directory: it has no manifest.json, it holds cat.png")
-    assert refusal("generate", "photos/cat.png").startswith("photos/cat.png is a file; expected a run directory")
+    assert message.startswith(
+        "photos is no run directory and no Hugging Face folder: it has no manifest.json and no "
+    )
+    assert ", it holds cat.png" in message
+    assert refusal("generate", "photos/cat.png") == f"photos/cat.png is a file; {expected} (.bin), check the path"
 
 
 def test_a_model_without_a_tokenizer_is_refused(command, tmp_path, model):
     jaxgpt.save(tmp_path / "bare", *model)
     code, out, err = command("generate", "bare")
     assert (code, out) == (2, "")
-    assert err == "jaxgpt: bare holds no tokenizer; use jaxgpt.generate with ids from Python\n"
+    assert err == (
+        "jaxgpt: bare holds no tokenizer; name its file or folder with --tokenizer, or use jaxgpt.generate with ids "
+        "from Python\n"
+    )
+
+
+def test_a_tokenizer_can_be_named_for_a_model_without_one(text_of, command, refusal, tmp_path, model, tokenizer):
+    jaxgpt.save(tmp_path / "bare", *model)
+    (tmp_path / "vocab.json").write_text(json.dumps(tokenizer.characters))
+    options = ("--prompt", "hello", "--temperature", 0, "--max-new-tokens", 6)
+    code, out, err = command("generate", "bare", "--tokenizer", "vocab.json", *options)
+    assert (code, out, err) == (0, text_of(*options) + "\n", "")
+
+    assert refusal("generate", "bare", "--tokenizer", "gone") == "--tokenizer: gone does not exist; check the path"
+    (tmp_path / "empty").mkdir()
+    assert (
+        refusal("generate", "bare", "--tokenizer", "empty") == "--tokenizer: empty holds no tokenizer; name its file"
+    )
+    (tmp_path / "large.json").write_text(json.dumps([chr(i) for i in range(65, 80)]))
+    message = refusal("generate", "bare", "--tokenizer", "large.json")
+    assert message.startswith(
+        "--tokenizer: large.json has 15 ids, the model only 9; name the one that it was trained"
+    )
+
+
+def test_a_tokenizer_beside_the_model_s_own_must_mean_the_same(text_of, refusal, saved, tmp_path, tokenizer):
+    (tmp_path / "vocab.json").write_text(json.dumps(tokenizer.characters))
+    options = ("--prompt", "hello", "--temperature", 0, "--max-new-tokens", 1)
+    assert text_of("--tokenizer", "vocab.json", *options) == text_of(*options)
+    (tmp_path / "vocab.json").write_text(json.dumps(tokenizer.characters[::-1]))
+    message = refusal("generate", saved, "--tokenizer", "vocab.json")
+    assert message.startswith("--tokenizer: the ids of vocab.json mean something else than those of the tokenizer ")
 
 
 def test_a_run_whose_only_checkpoint_is_gone_is_a_failure_of_the_work(command, tmp_path, saved):

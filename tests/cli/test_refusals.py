@@ -11,7 +11,8 @@ from jaxgpt.config import RequestError
     [
         (
             ["trian"],
-            "unknown command 'trian'; did you mean 'train'? (commands: train, generate, params, data, lesson)",
+            "unknown command 'trian'; did you mean 'train'? (commands: train, generate, params, import, export, "
+            "data, lesson)",
         ),
         (["--jobs"], "unknown command '--jobs' (commands: "),
         (
@@ -127,8 +128,8 @@ def text_file(tmp_path):
 
 
 def test_a_preset_with_the_vocabulary_of_its_model_says_how_to_take_the_texts(refusal, text_file):
-    message = refusal("train", "--preset", "gpt2", "--data.path", text_file)
-    assert message.startswith("model.vocab_size is 50257, but the tokenizer has 8 ids.")
+    message = refusal("train", "--preset", "minigpt", "--data.path", text_file)
+    assert message.startswith("model.vocab_size is 5, but the tokenizer has 8 ids.")
     assert "--model.vocab_size none takes the size from the tokenizer (a preset such as gpt2 fixes the" in message
 
 

@@ -8,7 +8,17 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from jaxgpt.config import ModelConfig, RequestError, RunConfig, compose, flatten, from_nested, load_preset, read_toml
+from jaxgpt.config import (
+    DataConfig,
+    ModelConfig,
+    RequestError,
+    RunConfig,
+    compose,
+    flatten,
+    from_nested,
+    load_preset,
+    read_toml,
+)
 from jaxgpt.config.compose import setting_names
 from jaxgpt.config.model import MEANS_SOMETHING_WITH
 from jaxgpt.config.section import parse_text
@@ -152,6 +162,8 @@ def run_configs(draw):
     }
     model, train, optimizer = nested["model"], nested["train"], nested["optimizer"]
     make_model_agree(model, draw)
+    if model["family"] != "encoder":
+        nested["data"]["mask_rate"] = DataConfig().mask_rate
     share = nested["mesh"]["data"] or 1
     train["batch_size"] = train["accumulate"] * share * draw(st.integers(1, 8))
     optimizer["final_learning_rate"] = min(optimizer["final_learning_rate"], optimizer["learning_rate"])

@@ -1,5 +1,7 @@
 """A run so small that training it takes a second or two."""
 
+import signal
+
 import pytest
 
 from jaxgpt.config import RunConfig, apply_settings
@@ -36,3 +38,13 @@ def tiny(text_file):
         return apply_settings(RunConfig(), TINY | {"data.path": str(text_file)} | dict(settings), "test")
 
     return make
+
+
+@pytest.fixture
+def handled():
+    """The signals that this test's own handlers were called with, in place of what the test runner had."""
+    calls = []
+    before = {n: signal.signal(n, lambda n, _: calls.append(n)) for n in (signal.SIGTERM, signal.SIGHUP)}
+    yield calls
+    for number, handler in before.items():
+        signal.signal(number, handler)

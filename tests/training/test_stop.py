@@ -6,24 +6,12 @@ import signal
 import pytest
 from program import nobody_reading
 
-from jaxgpt.runs.checkpoints import CheckpointStore
 from jaxgpt.training.console import Console
-from jaxgpt.training.run import train
-from jaxgpt.training.stop import StoppedError, watch_for_stop
+from jaxgpt.training.stop import watch_for_stop
 
 
 def send(number):
     os.kill(os.getpid(), number)
-
-
-@pytest.fixture
-def handled():
-    """The signals that this test's own handlers were called with, in place of what the test runner had."""
-    calls = []
-    before = {n: signal.signal(n, lambda n, _: calls.append(n)) for n in (signal.SIGTERM, signal.SIGHUP)}
-    yield calls
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=str)
@@ -50,34 +38,6 @@ def test_a_signal_that_is_ignored_stays_ignored(handled):
         send(signal.SIGHUP)
     assert request.signal_number is None
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-
-
-@pytest.mark.parametrize("step", [1, 6], ids=["the first checkpoint", "the last checkpoint"])
-def test_a_signal_during_the_commit_of_a_checkpoint_ends_the_run_saved(tiny, tmp_path, handled, monkeypatch, step):
-    wait = CheckpointStore.wait
-
-    def interrupted(store):
-        wait(store)
-        if store.steps()[-1:] == [step] and not sent:
-            sent.append(step)
-            send(signal.SIGTERM)
-
-    sent = []
-    monkeypatch.setattr(CheckpointStore, "wait", interrupted)
-    with pytest.raises(StoppedError, match=f"continue with: jaxgpt train --out {tmp_path / 'run'}") as stopped:
-        train(tiny({"train.save_every": 1}), out=tmp_path / "run")
-    assert (stopped.value.exit_code, handled) == (143, [])
-    assert CheckpointStore(tmp_path / "run" / "checkpoints", writable=False).steps()[-1] == (6 if step == 6 else 2)
-
-
-def test_a_run_whose_output_nobody_reads_goes_on_in_silence(tiny, tmp_path, monkeypatch, capsys):
-    with nobody_reading(monkeypatch):
-        state = train(tiny(), out=tmp_path / "run")
-    assert int(state.step) == 6
-    assert CheckpointStore(tmp_path / "run" / "checkpoints", writable=False).steps()[-1] == 6
-    error = capsys.readouterr().err
-    assert error.startswith("jaxgpt: warning: standard output: Broken pipe; the run goes on in silence, ")
-    assert error.count("\n") == 1
 
 
 def test_a_progress_bar_that_nobody_reads_is_no_failure_either(tiny, monkeypatch, capsys):

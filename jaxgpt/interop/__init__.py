@@ -1,0 +1,1 @@
+"""Models that others wrote or will read: Hugging Face folders in and out, llama2.c files in."""
