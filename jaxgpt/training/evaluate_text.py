@@ -14,8 +14,9 @@ from jaxgpt.config import RequestError, RunConfig, WorkError
 from jaxgpt.data.batches import evaluation_batches
 from jaxgpt.data.corpus import Corpus
 from jaxgpt.data.examples import Examples
-from jaxgpt.data.objectives import OBJECTIVES, Held, Part
+from jaxgpt.data.objectives import OBJECTIVES, Part
 from jaxgpt.data.tokenizer import Tokenizer
+from jaxgpt.runs.manifest import check_vocabulary
 from jaxgpt.sharding.mesh import data_mesh, place, replicated, split_rows
 
 from .evaluate import make_evaluation_step, ratio, row_sums
@@ -36,8 +37,10 @@ class Evaluation:
     """What a model makes of a text.
 
     Attributes:
-        held: What was read.
-        windows: Windows (or pairs) that predict something.
+        description: What was read, in words.
+        rows: Windows (or pairs) that were read.
+        stride: Tokens between the beginnings of two windows; None for pairs.
+        left_over: Tokens at the end that no whole window reaches.
         tokens: Tokens predicted, each once.
         bytes: UTF-8 bytes of the text that exactly those tokens stand for.
         nats_per_token: Mean loss.
@@ -47,14 +50,21 @@ class Evaluation:
             token each time; None for other families.
     """
 
-    held: Held
-    windows: int
+    description: str
+    rows: int
+    stride: int | None
+    left_over: int
     tokens: int
     bytes: int
     nats_per_token: Measured
     perplexity: Measured
     bits_per_byte: Measured
     exact_match: Measured | None
+
+    @property
+    def unit(self) -> str:
+        """What a row is."""
+        return "pairs" if self.stride is None else "windows"
 
 
 def evaluate_text(
@@ -82,8 +92,9 @@ def evaluate_text(
         batch_size: Rows computed at once; the result does not depend on it. None means what makes 4,096 tokens.
 
     Raises:
-        RequestError: a text that is too short or that the tokenizer cannot say, a stride outside the context or for
-            a family that reads no overlapping windows, or a batch size below 1.
+        RequestError: a text that is too short or that the tokenizer cannot say, a tokenizer with more ids than the
+            model, a stride outside the context or for a family that reads no overlapping windows, or a batch size
+            below 1.
         WorkError: the loss is not finite.
 
     Example:
@@ -92,9 +103,13 @@ def evaluate_text(
         >>> params = jaxgpt.init(config.model, key=jax.random.key(0))
         >>> text = Corpus.of("to be, or not to be", "a line of Hamlet")
         >>> result = evaluate_text(config, params, text, ByteTokenizer(), stride=2)
-        >>> result.windows, result.tokens, result.held.left_over
+        >>> result.rows, result.tokens, result.left_over
         (8, 18, 0)
     """
+    if (
+        tokenizer.vocab_size > config.model.vocab_size
+    ):  # fewer are none of the model's business: many pad their tables
+        check_vocabulary(config.model.vocab_size, tokenizer.vocab_size)
     held = OBJECTIVES[config.model.family].hold(config, corpus, tokenizer, part, stride)
     rows = max(1, _TOKENS_PER_BATCH // config.model.context_length) if batch_size is None else batch_size
     if rows < 1:
@@ -106,8 +121,10 @@ def evaluate_text(
     loss = Measured(*ratio(nats_N, tokens_N))
     perplexity = math.exp(loss.value)
     return Evaluation(
-        held=held,
-        windows=len(nats_N),
+        description=held.examples.describe(),
+        rows=len(held.examples.tiling),
+        stride=held.stride,
+        left_over=held.left_over,
         tokens=int(tokens_N.sum()),
         bytes=int(bytes_N.sum()),
         nats_per_token=loss,
