@@ -255,7 +255,7 @@ class JsonTokenizer:
             counts_N = symbol_counts(loaded.tokens)[encoding.ids]
             if counts_N.sum() == ends[-1]:
                 return counts_N
-        reached_N = np.maximum.accumulate(ends[[end for _, end in encoding.offsets]])
+        reached_N = ends[[end for _, end in encoding.offsets]]
         reached_N[-1:] = ends[-1]
         return np.diff(reached_N, prepend=0).astype(np.int32)
 
