@@ -3,6 +3,7 @@
 The public names below are loaded when they are first used, so that importing jaxgpt imports no jax.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -34,6 +35,8 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'jaxgpt' has no attribute '{name}'; it has {', '.join(__all__)}")
+    if name.endswith("Config") and "jax" in sys.modules:
+        import_module("jaxgpt.ops")  # where the configs are registered as static arguments of compiled functions
     return getattr(import_module(_HOMES[name]), name)
 
 

@@ -7,8 +7,13 @@ import sys
 import tomllib
 import venv
 
+import jax
 import pytest
 from program import ROOT, run_program
+
+import jaxgpt
+from jaxgpt.data.tokenizer import CharacterTokenizer
+from jaxgpt.interop.hugging_face import export
 
 README = (ROOT / "README.md").read_text()
 SHELL_BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.S)
@@ -23,6 +28,13 @@ def test_the_python_example_runs():
     exec(code, names)
     assert names["logits"].shape == (2, 4, 5)
     assert names["losses"].shape == (8,)
+
+
+def test_the_attention_example_runs():
+    (code,) = re.findall(r"<!-- attention example -->\n```python\n(.*?)```", README, re.S)
+    names = {}
+    exec(code, names)
+    assert names["local"].shape == (2, 8, 4, 16)
 
 
 @pytest.mark.ci
@@ -46,9 +58,13 @@ def test_the_two_commands_stand_first_and_make_their_own_environment():
 def folder(tmp_path_factory):
     """A folder with a text as the commands expect it."""
     path = tmp_path_factory.mktemp("readme")
-    (path / "input.txt").write_text(
-        "ROMEO: But soft, what light through yonder window breaks?\nJULIET: Ay me.\n" * 40
-    )
+    line = "ROMEO: But soft, what light through yonder window breaks?\nJULIET: Ay me.\n"
+    (path / "input.txt").write_text(line * 40 + README)  # with enough words to learn a tokenizer from
+    tokenizer = CharacterTokenizer.train(line)
+    config = jaxgpt.ModelConfig(vocab_size=tokenizer.vocab_size, context_length=8, width=8, layers=1, heads=2)
+    (path / "path" / "to").mkdir(parents=True)
+    params = jaxgpt.init(config, key=jax.random.key(0))
+    export(path / "path" / "to" / "gpt2", config, params, tokenizer, warn=pytest.fail)
     return path
 
 

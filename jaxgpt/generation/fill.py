@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, WorkError
 from jaxgpt.model.functional import apply
+from jaxgpt.ops.keys import random_key
 
 from .generate import padded
 from .sampling import NOT_FINITE, Sampling, choose
@@ -64,7 +65,7 @@ def fill(
             )
     token_ids_BT, is_real_BT = padded(rows, config.context_length)
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p).traced(config.vocab_size)
-    key = jax.random.key(0) if key is None else key  # nothing is drawn at temperature 0
+    key = random_key(0) if key is None else key  # nothing is drawn at temperature 0
     filled_BT = np.asarray(
         _filled(config, execution or ExecutionConfig(), params, token_ids_BT, is_real_BT, mask_id, key, sampling)
     )

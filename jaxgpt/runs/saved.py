@@ -1,8 +1,7 @@
-"""`save` and `load`: parameters as a run directory that describes itself, and back."""
+"""`save` and `load_run`: parameters as a run directory that describes itself, and back."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,9 +40,9 @@ def save(path: str | Path, config: ModelConfig, params: Params, tokenizer: Any =
         >>> config = ModelConfig.preset("minigpt")
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     save(f"{folder}/mini", config, init(config, key=jax.random.key(0)))
-        ...     same_config, params, tokenizer = load(f"{folder}/mini")
-        >>> same_config == config, params["token_embedding"].dtype, tokenizer
-        (True, dtype('float32'), None)
+        ...     same, params, tokenizer, step = load_run(f"{folder}/mini", print)
+        >>> same.model == config, params["token_embedding"].dtype, tokenizer, step
+        (True, dtype('float32'), None, 0)
     """
     manifest = Manifest(config=RunConfig(model=config), tokenizer=None if tokenizer is None else tokenizer.to_json())
     wrong = differences(signatures(named_leaves(params)), signatures(named_leaves(abstract_parameters(config))))
@@ -54,8 +53,8 @@ def save(path: str | Path, config: ModelConfig, params: Params, tokenizer: Any =
         store.save(0, {"params": params})
 
 
-def load(path: str | Path, *, warn: Warn = warnings.warn) -> tuple[ModelConfig, Params, Any]:
-    """Return `(config, params, tokenizer)` of the newest usable checkpoint at `path`.
+def load_run(path: str | Path, warn: Warn) -> tuple[RunConfig, Params, Any, int]:
+    """Return `(config, params, tokenizer, step)` of the newest usable checkpoint at `path`.
 
     The parameters are JAX arrays in a nested dict, float32; the tokenizer is None where none was saved.
 
@@ -67,12 +66,6 @@ def load(path: str | Path, *, warn: Warn = warnings.warn) -> tuple[ModelConfig, 
         RequestError: no run directory, or a manifest that is refused.
         WorkError: no checkpoint passes its check.
     """
-    config, params, tokenizer, _ = load_run(path, warn)
-    return config.model, params, tokenizer
-
-
-def load_run(path: str | Path, warn: Warn) -> tuple[RunConfig, Params, Any, int]:
-    """Return `(config, params, tokenizer, step)`: as `load`, with the whole run's config and the step."""
     run = RunDirectory.open(Path(path))
     with CheckpointStore(run.checkpoints_path, writable=False) as store:
         restored = store.restore({"params": abstract_parameters(run.manifest.config.model)}, warn=warn)

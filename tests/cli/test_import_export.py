@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+import pytest
 from foreign_models import GPT2, gpt2_arrays, same_bits, write_safetensors
 from small_models import random_parameters
 
@@ -71,3 +73,20 @@ def test_an_architecture_that_no_layout_holds_is_refused_and_nothing_is_left(com
     assert code == 2
     assert err.endswith("the nearest, gpt2, cannot express model.head_bias true\n")
     assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.ci
+def test_training_starts_from_a_folder(command, tmp_path):
+    foreign_folder(tmp_path)
+    (tmp_path / "text").write_text("abcdefg" * 40)
+    options = {
+        "train.init_from": "theirs", "data.path": "text", "train.steps": 1, "train.batch_size": 2,
+        "optimizer.learning_rate": 1e-6, "optimizer.final_learning_rate": 0, "optimizer.warmup_steps": 0,
+    }  # fmt: skip
+    arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
+    code, out, err = command("train", *arguments, "--out", "run")
+    assert (code, err) == (0, "")
+    assert f"train.init_from = {tmp_path / 'theirs'}" in out
+    theirs, run = jaxgpt.load(tmp_path / "theirs"), jaxgpt.load(tmp_path / "run")
+    assert (run[0], run[2]) == (theirs[0], theirs[2])
+    assert np.abs(run[1]["token_embedding"] - theirs[1]["token_embedding"]).max() <= 2e-6

@@ -27,6 +27,12 @@ def test_no_heavy_library_is_imported_by(statement):
     assert HEAVY.isdisjoint(child.stdout.split())
 
 
+def test_a_config_is_static_for_jax_whichever_is_imported_first():
+    statement = "import jax, jaxgpt; config = jaxgpt.ModelConfig(); print(jax.jit(lambda c: c.width)(config))"
+    child = subprocess.run([sys.executable, "-c", statement], capture_output=True, text=True, timeout=60)
+    assert (child.stdout, child.returncode) == ("128\n", 0), child.stderr
+
+
 def test_an_unknown_public_name_lists_the_known_ones():
     with pytest.raises(AttributeError, match=r"no attribute 'aply'; it has .*apply"):
         _ = jaxgpt.aply

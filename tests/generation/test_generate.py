@@ -94,7 +94,7 @@ def test_top_k_of_one_is_greedy_whatever_the_key():
     [
         ([], {}, r"prompts: expected at least one list of ids, got \[\]; write \[\[0, 1, 2\]\]"),
         (3, {}, "prompts: expected at least one list of ids, got 3"),
-        ([0, 1], {}, r"prompts\[0\]: expected a list of whole numbers, got 0; .* a prompt on its own as \[\[0, 1, 2"),
+        ([0, 1], {}, r"prompts\[0\]: expected a list of whole numbers, got 0; .* one row on its own as \[\[0, 1, 2"),
         ([[[1], [2, 3]]], {}, r"prompts\[0\]: expected a list of whole numbers, got \[\[1\], \[2, 3\]\]"),
         ([[1], []], {}, "prompt 1 is empty; give at least one token"),
         ([[1], [2, 11]], {}, r"prompts\[1\]\[1\] is 11, outside the vocabulary 0\.\.10"),

@@ -9,13 +9,14 @@ import jax
 import numpy as np
 import pytest
 
+import jaxgpt
 from jaxgpt.config import RequestError, RunConfig, WorkError
 from jaxgpt.data.tokenizer import CharacterTokenizer
 from jaxgpt.model.parameters import abstract_parameters
 from jaxgpt.runs.checkpoints import CheckpointStore
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.manifest import Manifest
-from jaxgpt.runs.saved import load, load_run, save
+from jaxgpt.runs.saved import load_run, save
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def params(config):
 def test_a_saved_model_loads_bitwise(tmp_path, config, params, tokenizer, same):
     save(tmp_path / "model", config, params, tokenizer)
     with warnings.catch_warnings(action="error"):
-        loaded_config, loaded, loaded_tokenizer = load(tmp_path / "model")
+        loaded_config, loaded, loaded_tokenizer = jaxgpt.load(tmp_path / "model")
     assert same(loaded, params)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(loaded))
     assert (loaded_config, loaded_tokenizer) == (config, tokenizer)
@@ -36,7 +37,7 @@ def test_a_saved_model_loads_bitwise(tmp_path, config, params, tokenizer, same):
 
 def test_a_model_may_have_no_tokenizer(tmp_path, config, params):
     save(str(tmp_path / "model"), config, params)
-    assert load(str(tmp_path / "model"))[2] is None
+    assert jaxgpt.load(str(tmp_path / "model"))[2] is None
 
 
 def test_load_run_gives_the_whole_config_and_the_newest_step(tmp_path, manifest, params, same):
@@ -82,13 +83,13 @@ def test_nothing_is_saved_over_something(tmp_path, config, params):
 
 def test_loading_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(RequestError, match="does not exist"):
-        load(tmp_path / "none")
+        jaxgpt.load(tmp_path / "none")
 
 
 def test_a_run_without_checkpoints_says_so(tmp_path, config):
     RunDirectory.create(tmp_path / "run", Manifest(config=RunConfig(model=config)))
     with pytest.raises(WorkError, match="nothing was saved there yet"):
-        load(tmp_path / "run")
+        jaxgpt.load(tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
@@ -97,5 +98,5 @@ def test_a_damaged_model_warns_and_fails(tmp_path, config, params):
     record = tmp_path / "model" / "checkpoints" / "0" / "record" / "metadata"
     record.write_text(record.read_text().replace("float32", "float64", 1))
     with pytest.raises(WorkError, match="checkpoint 0 is damaged: its record does not match"):
-        load(tmp_path / "model")
+        jaxgpt.load(tmp_path / "model")
     assert record.exists()

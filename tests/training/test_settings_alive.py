@@ -17,6 +17,7 @@ CHANGES = {
     "data.path": (None, "metrics"),
     "data.tokenizer": ("bytes", "metrics"),
     "data.validation_fraction": (0.3, "metrics"),
+    "data.mask_rate": (0.3, "refusal"),  # for an encoder: test_families
     "optimizer.learning_rate": (0.01, "metrics"),
     "optimizer.final_learning_rate": (0.0, "metrics"),
     "optimizer.warmup_steps": (0, "metrics"),

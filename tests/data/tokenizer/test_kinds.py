@@ -13,6 +13,7 @@ from jaxgpt.data import (
     tokenizer_from_json,
 )
 from jaxgpt.data.tokenizer.kinds import CLASSES
+from jaxgpt.data.tokenizer.special import with_roles
 
 AB, BA = CharacterTokenizer(("a", "b")), CharacterTokenizer(("b", "a"))
 
@@ -50,7 +51,7 @@ def test_a_folder_without_a_tokenizer_is_refused(refusal, tmp_path):
 
 
 def test_a_tokenizer_survives_json_whatever_its_kind(gpt2, learned):
-    tokenizers = [AB, ByteTokenizer(), gpt2, learned]
+    tokenizers = [AB, ByteTokenizer(), gpt2, learned, with_roles(gpt2, ["mask"])]
     assert {tokenizer.kind for tokenizer in tokenizers} == set(CLASSES)
     for tokenizer in tokenizers:
         again = tokenizer_from_json(json.loads(json.dumps(tokenizer.to_json())))
@@ -63,7 +64,10 @@ def test_a_tokenizer_survives_json_whatever_its_kind(gpt2, learned):
     ("record", "words"),
     [
         ({"kind": "charcters", "characters": ["a"]}, "'charcters'; did you mean 'characters'?"),
-        ({"characters": ["a"]}, "unknown tokenizer kind None (kinds: characters, bytes, gpt2, tokenizer.json)"),
+        (
+            {"characters": ["a"]},
+            "unknown tokenizer kind None (kinds: characters, bytes, gpt2, tokenizer.json, extended)",
+        ),
         ({"kind": ["gpt2"]}, "unknown tokenizer kind ['gpt2']"),
         (["a"], "got list"),
         (None, "got NoneType"),
