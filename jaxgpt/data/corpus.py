@@ -108,7 +108,9 @@ def _describe(identity: Mapping[str, Any]) -> str:
     return f"{identity['source']} ({identity['characters']:,} characters, sha256 {identity['sha256'][:12]})"
 
 
-def check_same_corpus(recorded: Mapping[str, Any], corpus: Corpus) -> None:
+def check_same_corpus(
+    recorded: Mapping[str, Any], corpus: Corpus, *, option: str = "data.path", otherwise: str = "start a new run"
+) -> None:
     """Refuse to go on with another text than the one recorded.
 
     The hash alone decides: a file may move, but its text may not change.
@@ -116,6 +118,8 @@ def check_same_corpus(recorded: Mapping[str, Any], corpus: Corpus) -> None:
     Args:
         recorded: the `identity` of the corpus that a run began with.
         corpus: the corpus at hand.
+        option: the option that names a text, in the words of the message.
+        otherwise: what can be done where the recorded text is not to be had, in the words of the message.
 
     Raises:
         RequestError: the texts differ; the message describes both and, for the built-in corpus, says why.
@@ -126,11 +130,11 @@ def check_same_corpus(recorded: Mapping[str, Any], corpus: Corpus) -> None:
     """
     if recorded["sha256"] == corpus.sha256:
         return
-    advice = "give the recorded text with data.path, or start a new run"
+    advice = f"give the recorded text with {option}, or {otherwise}"
     if recorded["source"].startswith(BUILT_IN) and corpus.source.startswith(BUILT_IN):
         advice = (
             "the built-in corpus is the manual that comes with Python, so its text differs between Python "
-            "versions: use the recorded version, or start a new run"
+            f"versions: use the recorded version, or {otherwise}"
         )
     raise RequestError(
         f"this run's text was {_describe(recorded)}, but now it is {_describe(corpus.identity)}; {advice}"

@@ -46,20 +46,50 @@ def make_evaluation_step(model: ModelConfig, execution: ExecutionConfig) -> Eval
 def evaluate(step: EvaluationStep, params: Mapping[str, Any], batches: Iterable[Batch]) -> Estimate:
     """Return the mean loss over all counted tokens of `batches`.
 
-    Sums are taken in float64 on the host, row by row, so the result does not depend on how rows are batched beyond
-    the rounding of the rows themselves. Rows that count nothing (padding of the last batch) are left out.
-
     Args:
         step: From `make_evaluation_step`, compiled.
         params: The parameters.
         batches: Batches of one shape.
     """
-    pending = [step(params, batch) for batch in batches]
-    sums, counts = (np.concatenate(parts).astype(np.float64) for parts in zip(*jax.device_get(pending), strict=True))
-    sums, counts = sums[counts > 0], counts[counts > 0]
-    total = counts.sum()
-    mean = sums.sum() / total
-    windows = len(sums)
-    residuals = sums - mean * counts
-    error = np.sqrt((residuals**2).sum() * windows / (windows - 1)) / total if windows > 1 else np.nan
-    return Estimate(float(mean), float(error), int(total))
+    nats_N, tokens_N = row_sums(step, params, batches)
+    counted_N = tokens_N > 0
+    return Estimate(*ratio(nats_N[counted_N], tokens_N[counted_N]), int(tokens_N.sum()))
+
+
+def row_sums(
+    step: EvaluationStep, params: Mapping[str, Any], batches: Iterable[Batch]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the loss sum and the number of counted tokens of each row of `batches`, float64 [N] each.
+
+    The sum over rows is left to the host, so a result does not depend on how rows are batched beyond the rounding of
+    the rows themselves. A row that counts nothing (padding of the last batch) has 0 tokens.
+    """
+    rows, running = [], None
+    for batch in batches:
+        started = step(params, batch)
+        if running is not None:  # one batch late: the device never waits, nor do its batches pile up
+            rows.append(jax.device_get(running))
+        running = started
+    rows.append(jax.device_get(running))
+    nats, tokens = zip(*rows, strict=True)
+    return np.concatenate(nats).astype(np.float64), np.concatenate(tokens).astype(np.float64)
+
+
+def ratio(sums_N: np.ndarray, sizes_N: np.ndarray) -> tuple[float, float]:
+    """Return the mean per unit of size over N windows, and its standard error from the spread between them.
+
+    With a single window the standard error is NaN.
+
+    Args:
+        sums_N: what is averaged, summed over each window.
+        sizes_N: how much each window counts.
+
+    Example:
+        >>> ratio(np.array([1.0, 3.0]), np.array([1.0, 1.0]))
+        (2.0, 1.0)
+    """
+    total, windows = sizes_N.sum(), len(sums_N)
+    mean = sums_N.sum() / total
+    residuals_N = sums_N - mean * sizes_N
+    error = np.sqrt((residuals_N**2).sum() * windows / (windows - 1)) / total if windows > 1 else np.nan
+    return float(mean), float(error)

@@ -11,10 +11,10 @@ import numpy as np
 from jaxgpt.data.examples import Batch
 from jaxgpt.generation.fill import fill
 from jaxgpt.generation.generate import generate
-from jaxgpt.generation.targets import write_targets
 from jaxgpt.model.parameters import Params
 from jaxgpt.ops.keys import random_key
 
+from .exact_match import write_pairs
 from .material import Material
 
 _TEMPERATURE = 0.8  # of continued text
@@ -74,24 +74,12 @@ def _filled(material: Material, params: Params) -> list[str]:
 
 
 def _written(material: Material, params: Params) -> list[str]:
-    config, tokenizer, count = material.config, material.tokenizer, _PAIRS_SCORED
-    batch = _held_out(material, count)
-    sources = [row[mask].tolist() for row, mask in zip(batch["source_ids_BS"], batch["source_mask_BS"], strict=True)]
-    targets = [row[w == 1][:-1].tolist() for row, w in zip(batch["target_ids_BT"], batch["weights_BT"], strict=True)]
-    written = write_targets(
-        config.model,
-        params,
-        tokenizer,
-        sources,
-        temperature=0,
-        key=random_key(config.train.seed),
-        execution=config.execution,
-    )
-    right = sum(a == b for a, b in zip(written, targets, strict=True))
-    rows = list(zip(sources, written, targets, strict=True))[:_PAIRS_SHOWN]
-    words = [[repr(tokenizer.decode(ids)) for ids in row] for row in rows]
+    tokenizer = material.tokenizer
+    pairs = write_pairs(material.config, params, tokenizer, _held_out(material, _PAIRS_SCORED))
+    right = sum(pair.written == pair.target for pair in pairs)
+    words = [[repr(tokenizer.decode(ids)) for ids in pair] for pair in pairs[:_PAIRS_SHOWN]]
     return [
-        f"exact match: {right} of {len(targets)} held-out pairs written without an error, for example:",
+        f"exact match: {right} of {len(pairs)} held-out pairs written without an error, for example:",
         *(f"  {source} -> {got}" + ("" if got == true else f"  (should be {true})") for source, got, true in words),
     ]
 

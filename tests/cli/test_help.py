@@ -86,6 +86,8 @@ def test_help_names_every_preset(command, name):
         (["--help"], 0),
         (["train", "--help"], 0),
         (["generate", "--help"], 0),
+        (["eval", "--help"], 0),
+        (["eval", "run", "--validation-fraction", "0.1"], 2),
         (["train", "--train.stpes", "3"], 2),
         (["train", "--train.steps", "many"], 2),
         (["params", "gpt2"], 0),

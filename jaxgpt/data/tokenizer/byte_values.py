@@ -44,6 +44,14 @@ class ByteTokenizer:
         """
         return np.frombuffer(utf8_bytes(text), np.uint8).astype(np.int32)
 
+    def byte_counts(self, text: str) -> np.ndarray:
+        """Return 1 for each id of `text`, int32 [N].
+
+        Raises:
+            RequestError: as `encode` does.
+        """
+        return np.ones_like(self.encode(text))
+
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N], with U+FFFD where the bytes are not UTF-8.
 

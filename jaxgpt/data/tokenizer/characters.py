@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from jaxgpt.config import RequestError
 
-from .checks import character_name, check_record, id_row
+from .checks import character_name, check_record, id_row, utf8_lengths
 
 # Python's strings are sequences of code points; this encoding is the same sequence, four bytes each.
 CODE_POINTS = "utf-32-le"
@@ -111,6 +111,19 @@ class CharacterTokenizer:
                 "that contains it"
             )
         return ids_N
+
+    def byte_counts(self, text: str) -> np.ndarray:
+        """Return how many UTF-8 bytes each character of `text` has, int32 [N].
+
+        Raises:
+            RequestError: as `encode` does.
+
+        Example:
+            >>> CharacterTokenizer(("a", "ü")).byte_counts("üa").tolist()
+            [2, 1]
+        """
+        self.encode(text)
+        return utf8_lengths(text)
 
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N].

@@ -42,6 +42,16 @@ def utf8_bytes(text: str) -> bytes:
         ) from None
 
 
+def utf8_lengths(text: str) -> np.ndarray:
+    """Return the number of UTF-8 bytes of each character of `text`, int32 [N].
+
+    >>> utf8_lengths("aü漢🙂").tolist()
+    [1, 2, 3, 4]
+    """
+    code_points = np.frombuffer(text.encode("utf-32-le"), "<u4")
+    return 1 + sum((code_points >= first).astype(np.int32) for first in (0x80, 0x800, 0x10000))
+
+
 def id_row(ids: ArrayLike, vocab_size: int) -> np.ndarray:
     """Return `ids` as int64 [N].
 

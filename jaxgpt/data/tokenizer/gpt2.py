@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -82,6 +82,15 @@ def _encoding(merges: str) -> tiktoken.Encoding:
     return tiktoken.Encoding("gpt2", pat_str=_PIECES, mergeable_ranks=ranks, special_tokens={end: len(ranks)})
 
 
+def symbol_counts(tokens: Sequence[str]) -> np.ndarray:
+    """Return the number of visible characters of each token, int32 [V]: of one that comes from a text, its bytes.
+
+    >>> symbol_counts(["Ġthe", "Ã"]).tolist()
+    [4, 1]
+    """
+    return np.array([len(token) for token in tokens], np.int32)
+
+
 def is_gpt2_merges(merges: str) -> bool:
     """Return whether `merges` is, byte for byte, the list that GPT-2 was published with.
 
@@ -156,6 +165,14 @@ or vocab.json with merges.txt
                 "characters"
             ) from None
         return ids_N.astype(np.int32)
+
+    def byte_counts(self, text: str) -> np.ndarray:
+        """Return how many bytes each id of `text` stands for, int32 [N].
+
+        Raises:
+            RequestError: as `encode` does.
+        """
+        return symbol_counts(self.tokens)[self.encode(text)]
 
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N], with U+FFFD where their bytes are not UTF-8.

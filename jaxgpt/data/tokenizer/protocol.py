@@ -25,6 +25,10 @@ class Tokenizer(Protocol):
         """Return the ids of `text` as int32 [N]: of the text alone, no special token is added or looked for."""
         ...
 
+    def byte_counts(self, text: str) -> np.ndarray:
+        """Return how many UTF-8 bytes of `text` each of its ids stands for, int32 [N]; their sum is the text's."""
+        ...
+
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N]; a special token is shown by its name."""
         ...

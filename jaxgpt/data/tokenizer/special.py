@@ -64,6 +64,10 @@ class ExtendedTokenizer:
         """Return the ids of `text` as the base does, int32 [N]."""
         return self.base.encode(text)
 
+    def byte_counts(self, text: str) -> np.ndarray:
+        """Return the bytes of the ids of `text` as the base does, int32 [N]."""
+        return self.base.byte_counts(text)
+
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N]; what stands between two special tokens is decoded in one piece.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 from jaxgpt.config import RequestError
 
-from .checks import check_record, id_row, utf8_bytes
-from .gpt2 import BYTE_SYMBOLS, END_OF_TEXT
+from .checks import check_record, id_row, utf8_bytes, utf8_lengths
+from .gpt2 import BYTE_SYMBOLS, END_OF_TEXT, symbol_counts
 from .vocabulary import vocabulary_fingerprint
 
 if TYPE_CHECKING:
@@ -78,6 +78,16 @@ def _library_tokenizer(document: str) -> tokenizers.Tokenizer:
     engine.no_padding()
     engine.post_processor = None
     return engine
+
+
+def _encoding(encode_batch: Callable[..., list[tokenizers.Encoding]], text: str) -> tokenizers.Encoding:
+    """Encode the text alone, by one of the library's ways."""
+    utf8_bytes(text)
+    try:
+        [encoding] = encode_batch([text], add_special_tokens=False)
+    except Exception as error:  # the library raises bare `Exception`
+        raise RequestError(f"the tokenizer cannot encode this text: {error}; use one that can") from None
+    return encoding
 
 
 def _tokens_in_order(ids: Mapping[str, int]) -> tuple[str, ...]:
@@ -225,13 +235,29 @@ class JsonTokenizer:
         Raises:
             RequestError: half a surrogate pair, or a text that the tokenizer has no ids for.
         """
-        utf8_bytes(text)
         engine = _parsing_engine(self.document) if parse_special else self._loaded.engine
-        try:
-            [encoding] = engine.encode_batch_fast([text], add_special_tokens=False)  # fast: keeps no offsets
-        except Exception as error:  # the library raises bare `Exception`
-            raise RequestError(f"the tokenizer cannot encode this text: {error}; use one that can") from None
-        return np.array(encoding.ids, np.int32)
+        return np.array(_encoding(engine.encode_batch_fast, text).ids, np.int32)  # fast: keeps no places
+
+    def byte_counts(self, text: str) -> np.ndarray:
+        """Return how many UTF-8 bytes of `text` each of its ids stands for, int32 [N].
+
+        Byte-level tokens say it themselves. Of others, and where the text is changed on the way (a space put before
+        it, a normalizer), the places in the text say it: what lies between the ends of two tokens belongs to the
+        second one, and a character of several tokens to the first of them.
+
+        Raises:
+            RequestError: as `encode` does.
+        """
+        loaded = self._loaded
+        encoding = _encoding(loaded.engine.encode_batch, text)
+        ends = np.concatenate([[0], np.cumsum(utf8_lengths(text))])
+        if (loaded.decoder or {}).get("type") == "ByteLevel":
+            counts_N = symbol_counts(loaded.tokens)[encoding.ids]
+            if counts_N.sum() == ends[-1]:
+                return counts_N
+        reached_N = ends[[end for _, end in encoding.offsets]]
+        reached_N[-1:] = ends[-1]
+        return np.diff(reached_N, prepend=0).astype(np.int32)
 
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N] as the document's decoder makes it; special tokens are shown by name.
