@@ -180,6 +180,7 @@ def test_a_path_that_holds_no_model_is_refused(refusal, tmp_path):
     )
 
 
+@pytest.mark.ci
 def test_pairs_are_also_scored_by_what_is_written(command, measured, tmp_path):
     tokenizer = with_roles(CharacterTokenizer.train("abc"), ["bos", "eos"])
     config = jaxgpt.ModelConfig(
