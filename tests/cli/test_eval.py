@@ -7,9 +7,11 @@ import math
 import jax
 import numpy as np
 import pytest
+from small_models import random_parameters
 
 import jaxgpt
-from jaxgpt.data import Corpus
+from jaxgpt.data import CharacterTokenizer, Corpus
+from jaxgpt.data.tokenizer.special import with_roles
 from jaxgpt.runs.directory import RunDirectory
 
 TEXT = "hello world\n" * 10
@@ -176,6 +178,24 @@ def test_a_path_that_holds_no_model_is_refused(refusal, tmp_path):
     assert refusal("eval", "absent", "--data", "text.txt").startswith(
         "absent does not exist; expected a run directory"
     )
+
+
+@pytest.mark.ci
+def test_pairs_are_also_scored_by_what_is_written(command, measured, tmp_path):
+    tokenizer = with_roles(CharacterTokenizer.train("abc"), ["bos", "eos"])
+    config = jaxgpt.ModelConfig(
+        family="encoder_decoder", vocab_size=5, context_length=8, width=8, layers=1, heads=2, head_bias=True
+    )
+    params = random_parameters(config)
+    params["lm_head"]["bias"][:] = [0, 1e3, 0, 0, 0]  # it writes b and nothing else
+    jaxgpt.save(tmp_path / "pairs", config, params, tokenizer)
+    (tmp_path / "pairs.tsv").write_text("a\tbbbbbbb\nb\tbbb\nc\tcab\nab\tbbbbbbb\n")  # 7 letters fill the context
+    result = measured("pairs", "--data", "pairs.tsv")
+    assert (result["pairs"], result["stride"], result["tokens"], result["bytes"]) == (4, None, 24, 20)
+    assert result["exact_match"]["value"] == 1 / 2
+    lines = command("eval", "pairs", "--data", "pairs.tsv")[1].splitlines()
+    assert lines[-2] == "exact match 0.5 ± 0.29"
+    assert lines[-1] == "± is the standard error, from the spread between the pairs, taken as independent"
 
 
 @pytest.fixture
