@@ -19,9 +19,10 @@ from jaxgpt.config import load_preset
 from jaxgpt.data.batches import TrainingBatches
 from jaxgpt.data.examples import Windows
 from jaxgpt.model.parameters import init
+from jaxgpt.ops.keys import random_key
 from jaxgpt.sharding.cpu import cores
 from jaxgpt.sharding.mesh import data_mesh, largest_divisor, place, replicated, split_rows
-from jaxgpt.training.optimizer import make_optimizer
+from jaxgpt.training.optimizer import learning_rate_schedule, make_optimizer
 from jaxgpt.training.step import initial_state, make_train_step, split_micro_batches
 
 
@@ -45,8 +46,8 @@ def main() -> None:
     parser.add_argument("--preset", default="char-cpu")
     parser.add_argument("--vocab-size", type=int, default=65)
     parser.add_argument("--tokens", type=int, default=1_000_000, help="length of the text")
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--steps", type=int, default=20, help="steps of one stretch")
+    parser.add_argument("--rounds", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=6, help="steps of one stretch")
     parser.add_argument("--record", type=Path, required=True)
     options = parser.parse_args()
 
@@ -62,8 +63,9 @@ def main() -> None:
 
     held = placed(batches.batch_at(0))
     optimizer = make_optimizer(run.optimizer, model, run.train.steps)
-    state = place(initial_state(init(model, key=jax.random.key(0)), optimizer), replicated(mesh))
-    step = make_train_step(model, run.execution, optimizer, key=jax.random.key(0))
+    state = place(initial_state(init(model, key=random_key(0)), optimizer), replicated(mesh))
+    rate = learning_rate_schedule(run.optimizer, run.train.steps)
+    step = make_train_step(model, run.execution, optimizer, learning_rate=rate, key=random_key(0))
     step = jax.jit(step, donate_argnums=0, out_shardings=replicated(mesh)).lower(state, held).compile()
     milliseconds = {"held": [], "loaded": []}
     with batches.stream(0) as stream:
@@ -76,7 +78,8 @@ def main() -> None:
 
     ratios = np.array(milliseconds["loaded"]) / np.array(milliseconds["held"])
     record = {
-        "command": f"python bench/loader.py --preset {options.preset} --vocab-size {options.vocab_size}",
+        "command": f"python bench/loader.py --preset {options.preset} --vocab-size {options.vocab_size} "
+        f"--rounds {options.rounds} --steps {options.steps}",
         "milliseconds_per_step": {
             name: dict(
                 zip(("p10", "median", "p90"), np.percentile(times, (10, 50, 90)).round(2).tolist(), strict=True)

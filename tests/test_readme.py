@@ -30,6 +30,7 @@ def test_the_python_example_runs():
     assert names["losses"].shape == (8,)
 
 
+@pytest.mark.ci
 def test_the_attention_example_runs():
     (code,) = re.findall(r"<!-- attention example -->\n```python\n(.*?)```", README, re.S)
     names = {}

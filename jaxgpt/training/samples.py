@@ -18,7 +18,7 @@ from .exact_match import write_pairs
 from .material import Material
 
 _TEMPERATURE = 0.8  # of continued text
-_PAIRS_SHOWN, _PAIRS_SCORED = 6, 256
+_TEXTS_FILLED, _PAIRS_SHOWN, _PAIRS_SCORED = 32, 6, 256
 
 
 class Showing(NamedTuple):
@@ -59,17 +59,15 @@ def _continued(material: Material, params: Params) -> list[str]:
 
 def _filled(material: Material, params: Params) -> list[str]:
     config, tokenizer = material.config, material.tokenizer
-    batch, mask_id = _held_out(material, 1), tokenizer.special_ids["mask"]
-    masked = batch["token_ids_BT"][0, : config.train.sample_tokens]
-    [filled] = fill(config.model, params, [masked.tolist()], mask_id=mask_id, execution=config.execution)
-    true = batch["target_ids_BT"][0, : len(masked)]
-    hidden = masked == mask_id
-    right = int((np.array(filled) == true)[hidden].sum())
+    batch, mask_id = _held_out(material, _TEXTS_FILLED), tokenizer.special_ids["mask"]
+    masked_BT, true_BT = batch["token_ids_BT"], batch["target_ids_BT"]
+    rows = fill(config.model, params, masked_BT.tolist(), mask_id=mask_id, execution=config.execution)
+    filled_BT, hidden_BT = np.array(rows), masked_BT == mask_id
+    right = (filled_BT == true_BT)[hidden_BT].sum()
+    parts = {"masked": masked_BT, "filled": filled_BT, "text": true_BT}
     return [
-        f"a held-out text with masks, as the model fills them in ({right} of {hidden.sum()} as in the text):",
-        f"  masked  {tokenizer.decode(masked)!r}",
-        f"  filled  {tokenizer.decode(filled)!r}",
-        f"  text    {tokenizer.decode(true)!r}",
+        f"masks of {len(rows)} held-out texts filled in: {right} of {hidden_BT.sum()} as in the text, for example:",
+        *(f"  {name:<8}{tokenizer.decode(ids[0, : config.train.sample_tokens])!r}" for name, ids in parts.items()),
     ]
 
 

@@ -20,7 +20,7 @@ PROMPTS = [np.random.default_rng(n).integers(0, CONFIG.vocab_size, n).tolist() f
 NEW = 10
 
 
-@pytest.mark.parametrize("attention", ["reference", "dense"])
+@pytest.mark.parametrize("attention", ["dense", pytest.param("reference", marks=pytest.mark.ci)])
 def test_logits_of_a_right_padded_row_are_those_of_the_row_alone(attention):
     forward = jax.jit(partial(jaxgpt.apply, CONFIG, execution=ExecutionConfig(attention=attention)))
     token_ids_BT = np.zeros((len(PROMPTS), 40), np.int32)

@@ -13,6 +13,7 @@ from jaxgpt.training.evaluate import evaluate, make_evaluation_step
 CONFIG = jaxgpt.ModelConfig.preset("minigpt")
 IDS = np.random.default_rng(0).integers(0, 5, 203).astype(np.int32)
 PARAMS = jax.tree.map(lambda p: p * 20, jaxgpt.init(CONFIG, key=jax.random.key(0)))
+APPLY = jax.jit(jaxgpt.apply)
 STEP = jax.jit(make_evaluation_step(CONFIG, ExecutionConfig()))
 
 
@@ -21,7 +22,7 @@ def by_hand():
     losses = []
     for start in range(0, 200, 8):
         window = IDS[start : start + 9]
-        logits = np.asarray(jaxgpt.apply(CONFIG, PARAMS, window[None, :-1])[0], np.float64)
+        logits = np.asarray(APPLY(CONFIG, PARAMS, window[None, :-1])[0], np.float64)
         log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         losses.append(-log_p[np.arange(8), window[1:]].mean())
     return np.array(losses)

@@ -34,6 +34,7 @@ def losses(run):
     return [(line["step"], line["loss"]) for line in read_metrics(run / "metrics.jsonl") if "loss" in line]
 
 
+@pytest.mark.ci
 def test_stopped_and_resumed_is_never_stopped(family, tmp_path):
     straight = train(family(), out=tmp_path / "straight")
     train(family({"train.stop_after": 2}), out=tmp_path / "broken")

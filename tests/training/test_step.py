@@ -38,7 +38,7 @@ def test_a_step_of_sgd_moves_against_the_gradient_of_the_loss_it_reports():
     optimizer = optax.sgd(0.5)
     state = start(optimizer)
     new, metrics = make_step(optimizer)(state, split_micro_batches(BATCH, 1))
-    loss, gradient = jax.value_and_grad(lambda p: jaxgpt.loss(CONFIG, p, BATCH)[0])(state.params)
+    loss, gradient = jax.jit(jax.value_and_grad(lambda p: jaxgpt.loss(CONFIG, p, BATCH)[0]))(state.params)
     expected = jax.tree.map(lambda p, g: p - 0.5 * g, state.params, gradient)
     assert float(metrics["loss"]) == pytest.approx(float(loss), rel=1e-6)
     assert float(metrics["grad_norm"]) == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-5)
