@@ -9,6 +9,22 @@ from program import ROOT
 DATA_VARIABLE = "JAXGPT_TEST_DATA"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """A file's tests run in one process, and so do all that look at the lesson, which takes seconds to compute."""
+    for item in items:
+        group = "lesson" if "lesson" in item.fixturenames or "explain" in item.path.parts else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(scope="session")
+def lesson():
+    """The lesson, computed once."""
+    from jaxgpt.explain.lesson import run_lesson
+
+    return run_lesson()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_programs_are_shared(tmp_path_factory):
     """Many tests run one and the same small program; compile it once a session."""

@@ -79,16 +79,18 @@ def _continue(options: argparse.Namespace, model: Opened, tokenizer: Tokenizer) 
 
 def _fill(options: argparse.Namespace, model: Opened, tokenizer: Tokenizer) -> list[Answer]:
     """An encoder fills in the mask tokens of the prompt."""
-    from jaxgpt.data.tokenizer.special import encode_with_special
+    from jaxgpt.data.tokenizer.special import encode_with_special, special_id
     from jaxgpt.generation.fill import fill
 
     if options.prompt is None:
         raise RequestError("an encoder fills in masked tokens; give a --prompt with <mask> where one is hidden")
-    rows = []
+    mask_id, rows = special_id(tokenizer, "mask"), []
+    name = tokenizer.decode([mask_id])
     for prompt in options.prompt:
         with blamed_on(f"--prompt {shlex.quote(prompt)}"):
             rows.append(encode_with_special(tokenizer, prompt, "mask"))
-    mask_id = tokenizer.special_ids["mask"]
+            if mask_id not in rows[-1]:
+                raise RequestError(f"it has no {name} where a token is hidden, so there is nothing to fill in")
     filled = fill(
         model.config, model.params, rows, mask_id=mask_id, execution=model.execution, **_sampling(options, 0.0)
     )
@@ -129,7 +131,7 @@ _MEANS_NOTHING = {
 
 def _refuse_what_means_nothing(options: argparse.Namespace, family: str) -> None:
     for name in _MEANS_NOTHING[family]:
-        if getattr(options, name) not in (None, False):
+        if getattr(options, name) is not None and getattr(options, name) is not False:
             raise RequestError(
                 f"--{name.replace('_', '-')} means nothing for a model of family {family}; leave it out"
             )

@@ -143,6 +143,11 @@ class ModelConfig(Section):
             raise RequestError(
                 f"rope rotates pairs of features, but each head has {self.head_width}; make model.head_size even"
             )
+        if self.rope_scaling is not None and self.rope_factor == 1:
+            raise RequestError(
+                f"model.rope_scaling {self.rope_scaling} with model.rope_factor 1 stretches nothing; set the factor, "
+                "or model.rope_scaling to none"
+            )
         if self.rope_scaling in ("llama3", "yarn"):
             if self.rope_original_context is None:
                 raise RequestError(

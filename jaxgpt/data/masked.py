@@ -23,7 +23,7 @@ class MaskedWindows:
         context_length: window length T.
         mask_id: the mask token's id.
         ordinary_ids_U: the ids among which a random one is drawn, those of text, int32 [U].
-        rate: share of the positions that are chosen.
+        rate: share of the positions that are chosen, each by its own draw; at least one in each window.
         name: what the tokens are, in the words that begin a message.
 
     Raises:
@@ -82,6 +82,7 @@ class MaskedWindows:
         random_T = rng.choice(self._ordinary_ids_U, len(row_T))
         new_T = np.where(fate_T < _MASKED, self._mask_id, np.where(fate_T < _MASKED + _RANDOM, random_T, row_T))
         is_chosen_T = chosen_T < self._rate
+        is_chosen_T[chosen_T.argmin()] = True  # at least one, so that every window teaches, and measures, something
         return np.where(is_chosen_T, new_T, row_T).astype(np.int32), is_chosen_T.astype(np.float32)
 
     def place(self, example: int) -> str:

@@ -15,7 +15,7 @@ from .masked import MaskedWindows
 from .pairs import EncodedPair, Pairs, date_pairs, encode_pairs, parse_pairs
 from .strided import StridedWindows
 from .tokenizer import Tokenizer
-from .tokenizer.special import ordinary_ids
+from .tokenizer.special import ordinary_ids, special_id
 
 
 class Splits(NamedTuple):
@@ -89,7 +89,8 @@ def _next_token(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer) -> Spli
 def _hold_strided(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer, part: Part, stride: int | None) -> Held:
     text = take_part(corpus.text, config.data.validation_fraction, part)
     ids_N, length = tokenizer.encode(text), config.model.context_length
-    _check_one_window(len(ids_N), length + 1, part)
+    _check_one_window(len(ids_N), 2, part)
+    length = min(length, len(ids_N) - 1)  # a text below one context is read in one shorter window
     stride = length if stride is None else stride
     windows, lengths = (
         StridedWindows(row_N, context_length=length, stride=stride) for row_N in (ids_N, tokenizer.byte_counts(text))
@@ -101,7 +102,7 @@ def _masked_windows(config: RunConfig, ids_N: np.ndarray, tokenizer: Tokenizer, 
     return MaskedWindows(
         ids_N,
         context_length=config.model.context_length,
-        mask_id=tokenizer.special_ids["mask"],
+        mask_id=special_id(tokenizer, "mask"),
         ordinary_ids_U=ordinary_ids(tokenizer),
         rate=config.data.mask_rate,
         name=name,
@@ -153,8 +154,8 @@ def _pairs(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer) -> Splits:
                 f"{corpus.source} has {len(encoded)} pairs, of which data.validation_fraction "
                 f"{config.data.validation_fraction:g} leaves none for {name}; give more pairs, or another fraction"
             )
-    special = tokenizer.special_ids
-    train, validation = (_padded_pairs(part, encoded, bos_id=special["bos"], eos_id=special["eos"]) for part in parts)
+    bos_id, eos_id = special_id(tokenizer, "bos"), special_id(tokenizer, "eos")
+    train, validation = (_padded_pairs(part, encoded, bos_id=bos_id, eos_id=eos_id) for part in parts)
     return Splits(train, validation, train.count, validation.count, "pairs")
 
 
@@ -170,9 +171,9 @@ def _hold_pairs(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer, part: P
     lengths = [
         EncodedPair(pair.source, tokenizer.byte_counts(text.target)) for pair, text in zip(held, texts, strict=True)
     ]
-    special = tokenizer.special_ids
+    bos_id, eos_id = special_id(tokenizer, "bos"), special_id(tokenizer, "eos")
     return Held(
-        _padded_pairs(held, held, bos_id=special["bos"], eos_id=special["eos"]),
+        _padded_pairs(held, held, bos_id=bos_id, eos_id=eos_id),
         _padded_pairs(lengths, held, bos_id=0, eos_id=0),  # neither the start nor the end token has a byte
         0,
         None,

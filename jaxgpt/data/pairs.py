@@ -41,6 +41,11 @@ def parse_pairs(text: str, name: str) -> list[Pair]:
 
 
 def _parse_line(line: str, number: int, name: str) -> Pair:
+    if line.endswith("\r"):
+        raise RequestError(
+            f"{name}, line {number}: it ends in a carriage return, which would be learned as part of the target; "
+            "convert the file to plain line breaks, for example with `tr -d '\\r'`"
+        )
     parts = line.split("\t")
     if len(parts) != 2 or not all(parts):
         what = "nothing on one side of its TAB" if len(parts) == 2 else f"{len(parts) - 1} TABs"
@@ -62,10 +67,10 @@ def encode_pairs(pairs: Sequence[Pair], tokenizer: Tokenizer, *, context_length:
     """Return the ids of sources and targets.
 
     Raises:
-        RequestError: a source longer than the context, or a target that with its end token would be; a character
+        RequestError: a source longer than the context, or a target that with its two special tokens is; a character
             that the tokenizer does not know. The line is named.
     """
-    rooms = {"source": context_length, "target": context_length - 1}  # the target's end token takes one place
+    rooms = {"source": context_length, "target": context_length - 2}  # a start and an end token stand around a target
 
     def encode(number: int, side: str, text: str) -> np.ndarray:
         try:
@@ -75,7 +80,7 @@ def encode_pairs(pairs: Sequence[Pair], tokenizer: Tokenizer, *, context_length:
         if len(ids_N) > rooms[side]:
             raise RequestError(
                 f"{name}, line {number}: the {side} has {len(ids_N)} tokens"
-                f"{' and its end token' if side == 'target' else ''}, above model.context_length {context_length}; "
+                f"{' between its start and its end token' if side == 'target' else ''}, above model.context_length {context_length}; "
                 f"set it to at least {len(ids_N) + context_length - rooms[side]}, or take the line out"
             )
         return ids_N

@@ -13,7 +13,7 @@ from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, WorkError
 from jaxgpt.model.functional import apply
 from jaxgpt.ops.keys import random_key
 
-from .generate import padded
+from .generate import check_ids, padded
 from .sampling import NOT_FINITE, Sampling, choose
 
 
@@ -44,7 +44,7 @@ def fill(
         execution: How to run.
 
     Raises:
-        RequestError: another family, a row that is empty or too long, ids outside the vocabulary, no key for draws.
+        RequestError: another family, no rows, a row that is empty or too long, ids outside the vocabulary, no key for draws.
         WorkError: the logits are not finite.
 
     Example:
@@ -58,11 +58,15 @@ def fill(
         raise RequestError(f"fill: the model is of family {config.family}; only an encoder fills in masked tokens")
     if temperature != 0 and key is None:
         raise RequestError(f"fill: temperature {temperature:g} draws tokens, which needs a key; pass key=")
+    check_ids(0, [mask_id], config.vocab_size, "mask_id")
+    if len(rows) == 0:
+        raise RequestError("fill: expected at least one list of ids, got none")
     for i, row in enumerate(rows):
-        if not 0 < len(row) <= config.context_length:
-            raise RequestError(
-                f"fill: row {i} has {len(row)} tokens; expected 1 to {config.context_length}, the context"
-            )
+        check_ids(i, row, config.vocab_size, "row")
+        if len(row) > config.context_length:
+            raise RequestError(f"fill: row {i} has {len(row)} tokens, above the context of {config.context_length}")
+        if mask_id not in row:
+            raise RequestError(f"fill: row {i} has no mask token (id {mask_id}), so there is nothing to fill in")
     token_ids_BT, is_real_BT = padded(rows, config.context_length)
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p).traced(config.vocab_size)
     key = random_key(0) if key is None else key  # nothing is drawn at temperature 0

@@ -81,7 +81,7 @@ def generate(
     """
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p).traced(config.vocab_size)
     rows = _checked_prompts(config, prompts, max_new_tokens, context_policy)
-    source = _checked_sources(config, sources, len(rows))
+    source = _checked_sources(config, sources, len(rows), context_policy)
     execution = execution or ExecutionConfig()
     going = set(range(len(rows)))
     for i in range(max_new_tokens):
@@ -111,7 +111,7 @@ def _checked_prompts(
     if not isinstance(prompts, Sized) or len(prompts) == 0:
         raise RequestError(f"prompts: expected at least one list of ids, got {prompts!r}; write [[0, 1, 2]]")
     for i, prompt in enumerate(prompts):
-        _check_ids(i, prompt, config.vocab_size)
+        check_ids(i, prompt, config.vocab_size)
         total = len(prompt) + max_new_tokens
         if policy == "stop" and total > config.context_length:
             raise RequestError(
@@ -129,7 +129,8 @@ def _check_count(max_new_tokens: int) -> None:
         raise RequestError(f"max_new_tokens: expected at least 0, got {max_new_tokens}; 0 appends nothing")
 
 
-def _check_ids(i: int, prompt: Sequence[int], vocab_size: int, what: str = "prompt") -> None:
+def check_ids(i: int, prompt: Sequence[int], vocab_size: int, what: str = "prompt") -> None:
+    """Refuse a row that is no list of ids of the vocabulary, or empty; `what` names rows of its kind."""
     try:
         ids_T = np.asarray(prompt)
     except ValueError:  # lists of several lengths in it
@@ -145,7 +146,7 @@ def _check_ids(i: int, prompt: Sequence[int], vocab_size: int, what: str = "prom
 
 
 def _checked_sources(
-    config: ModelConfig, sources: Sequence[Sequence[int]] | None, prompts: int
+    config: ModelConfig, sources: Sequence[Sequence[int]] | None, prompts: int, policy: ContextPolicy
 ) -> dict[str, np.ndarray]:
     """Return the sources as arguments of `apply`: padded rows and their mask."""
     if config.family == "encoder":
@@ -154,11 +155,13 @@ def _checked_sources(
         if sources is not None:
             raise RequestError(f"sources: a model of family {config.family} reads none; leave them out")
         return {}
+    if policy == "crop":
+        raise RequestError("context_policy 'crop' would cut off a target's start token; use 'stop'")
     if sources is None or len(sources) != prompts:
         got = "none" if sources is None else f"{len(sources)} sources"
         raise RequestError(f"sources: expected one list of ids for each of the {prompts} prompts, got {got}")
     for i, source in enumerate(sources):
-        _check_ids(i, source, config.vocab_size, "source")
+        check_ids(i, source, config.vocab_size, "source")
         if len(source) > config.context_length:
             raise RequestError(
                 f"source {i} has {len(source)} tokens, above the context of {config.context_length}; shorten it"

@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 
-from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError
+from jaxgpt.config import ExecutionConfig, ModelConfig
 from jaxgpt.data.tokenizer import Tokenizer
+from jaxgpt.data.tokenizer.special import special_id
 
 from .generate import generate
 
@@ -39,11 +40,8 @@ def write_targets(
         RequestError: what `generate` refuses, or a tokenizer without a start and an end token.
         WorkError: the logits are not finite.
     """
-    special = tokenizer.special_ids
-    missing = [role for role in ("bos", "eos") if role not in special]
-    if missing:
-        raise RequestError(f"the tokenizer has no {' and no '.join(missing)} token, which an encoder_decoder needs")
-    prompts = [[special["bos"], *beginning] for beginning in beginnings or [()] * len(sources)]
+    bos_id, eos_id = special_id(tokenizer, "bos"), special_id(tokenizer, "eos")
+    prompts = [[bos_id, *beginning] for beginning in beginnings or [()] * len(sources)]
     if max_new_tokens is None:
         max_new_tokens = config.context_length - max(map(len, prompts), default=0)
     result = generate(
@@ -52,9 +50,9 @@ def write_targets(
         prompts,
         sources=sources,
         max_new_tokens=max_new_tokens,
-        stop_ids={special["eos"]},
+        stop_ids={eos_id},
         key=key,
         execution=execution,
         **sampling,
     )
-    return [ids[1:-1] if ids[-1] == special["eos"] else ids[1:] for ids in result.ids]
+    return [ids[1:-1] if ids[-1] == eos_id else ids[1:] for ids in result.ids]

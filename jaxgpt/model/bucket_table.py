@@ -17,7 +17,7 @@ def bucket_lines(config: ModelConfig) -> list[str]:
     count = count_parameters(config)
     sizes = (
         f"V = {config.vocab_size:,}  T = {config.context_length:,}  C = {config.width:,}  H = {config.heads}  "
-        f"{_key_heads(config)}D = {config.head_width}  F = {config.hidden_width:,}  L = {config.layers}"
+        f"{_key_heads(config)}D = {config.head_width}  F = {config.hidden_width:,}  L = {_layers(config)}"
     )
     rows = [("bucket", "formula", "per block", "total", "share")]
     for bucket in count.buckets:
@@ -27,6 +27,11 @@ def bucket_lines(config: ModelConfig) -> list[str]:
         rows.append((name, bucket.formula, per_block, f"{bucket.total:,}", share))
     rows.append(("total", "", "", f"{count.total:,}", "100.0 %"))
     return [sizes, "", *_aligned(rows)]
+
+
+def _layers(config: ModelConfig) -> str:
+    encoder = f" + {config.blocks_in_encoder} in the encoder" if config.family == "encoder_decoder" else ""
+    return f"{config.layers}{encoder}"
 
 
 def _key_heads(config: ModelConfig) -> str:

@@ -97,6 +97,14 @@ def _in_blocks(config: ModelConfig) -> int:
     return sum(bucket.total for bucket in count_parameters(config).buckets if bucket.per_block is not None)
 
 
+def _mask_buffers(config: ModelConfig, own: int) -> tuple[QuotedNumber, ...]:
+    if config.family != "decoder":
+        return ()
+    mask = f"{config.context_length} x {config.context_length}"
+    reason = f"a file that also stores the {config.layers} causal masks, {mask}, as tensors"
+    return (QuotedNumber(own + config.layers * config.context_length**2, reason),)
+
+
 def quoted_numbers(config: ModelConfig) -> tuple[QuotedNumber, ...]:
     """Return the other counts found for this model in papers, file listings and training logs.
 
@@ -112,8 +120,6 @@ def quoted_numbers(config: ModelConfig) -> tuple[QuotedNumber, ...]:
         attention_bias=False, attention_out_bias=False, ffn_bias=False, norm_bias=False, head_bias=False
     )
     no_position = config.replace(position="none") if config.position == "learned" else config
-    mask = f"{config.context_length} x {config.context_length}"
-    mask_buffers = config.layers * config.context_length**2
     numbers = (
         QuotedNumber(count_parameters(no_biases).total, "without biases (matrices, embeddings, norm scales)"),
         QuotedNumber(count_parameters(no_position).total, "without the position table, as speed reports count (6N)"),
@@ -125,10 +131,7 @@ def quoted_numbers(config: ModelConfig) -> tuple[QuotedNumber, ...]:
             count_parameters(config.replace(tied_head=not config.tied_head)).total,
             "with a head of its own (untied)" if config.tied_head else "with the head tied to the embedding",
         ),
-        QuotedNumber(
-            own + mask_buffers,
-            f"a file that also stores the {config.layers} causal masks, {mask}, as tensors",
-        ),
+        *_mask_buffers(config, own),
         QuotedNumber(_decayed(config), "matrices and embeddings only: what weight decay applies to"),
         QuotedNumber(_outside_tables(config), "without embeddings and head, as scaling-law papers count"),
         QuotedNumber(_in_blocks(config), "the blocks alone"),

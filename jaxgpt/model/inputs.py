@@ -45,7 +45,7 @@ class Inputs:
         mask = direction if window is None else direction & masks.window(window)
         if self.mask_BT is not None:
             mask = mask & masks.padding(self.mask_BT)
-        return mask if self.segment_ids_BT is None else mask & masks.segments(self.segment_ids_BT)
+        return mask if self.segment_ids_BT is None else mask & masks.segments(masks.runs(self.segment_ids_BT))
 
     @property
     def source_mask(self) -> Mask:
@@ -71,6 +71,8 @@ def check_inputs(config: ModelConfig, inputs: Inputs) -> None:
     for name in ("segment_ids_BT", "positions_BT"):
         if getattr(inputs, name) is not None:
             check_token_ids(name, getattr(inputs, name))
+    if config.position == "none" and inputs.positions_BT is not None:
+        raise RequestError("positions_BT means nothing for a model without positions; leave it out")
     if has_source:
         _check_ids(config, "source_ids_BS", inputs.source_ids_BS)
         S = inputs.source_ids_BS.shape[1]
@@ -94,9 +96,24 @@ def check_values(config: ModelConfig, inputs: Inputs) -> None:
     check_id_range("token_ids_BT", inputs.token_ids_BT, config.vocab_size)
     if inputs.source_ids_BS is not None:
         check_id_range("source_ids_BS", inputs.source_ids_BS, config.vocab_size)
+    if config.window is not None and inputs.segment_ids_BT is None:
+        _check_padding_outside(inputs.mask_BT)
     if inputs.positions_BT is not None:
         _check_range(
             "positions_BT", inputs.positions_BT, config.context_length, "the context", "positions count from 0"
+        )
+
+
+def _check_padding_outside(mask_BT: Any) -> None:
+    """Refuse padding between real tokens: a window counts places, and would count it."""
+    if mask_BT is None or isinstance(mask_BT, jax.core.Tracer):
+        return
+    real_BT = np.asarray(mask_BT) != 0
+    beginnings_B = (np.diff(real_BT.astype(int), axis=1, prepend=0) == 1).sum(axis=1)
+    if (beginnings_B > 1).any():
+        raise RequestError(
+            f"mask_BT: row {int((beginnings_B > 1).argmax())} has padding between its real tokens, which a model with "
+            "a window would count as distance; move the padding to one side"
         )
 
 

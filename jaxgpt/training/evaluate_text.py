@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from .evaluate import make_evaluation_step, ratio, row_sums
 from .exact_match import write_pairs
 
 _TOKENS_PER_BATCH = 4096  # the logits of GPT-2 for as many take 0.8 GB
+_LARGEST_EXPONENT = math.log(sys.float_info.max)
 
 
 class Measured(NamedTuple):
@@ -119,7 +121,7 @@ def evaluate_text(
     counted_N = tokens_N > 0
     nats_N, tokens_N, bytes_N = nats_N[counted_N], tokens_N[counted_N], bytes_N[counted_N]
     loss = Measured(*ratio(nats_N, tokens_N))
-    perplexity = math.exp(loss.value)
+    perplexity = math.exp(loss.value) if loss.value < _LARGEST_EXPONENT else math.inf
     return Evaluation(
         description=held.examples.describe(),
         rows=len(held.examples.tiling),

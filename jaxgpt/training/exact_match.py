@@ -41,7 +41,7 @@ def write_pairs(config: RunConfig, params: Params, tokenizer: Tokenizer, batch: 
         params,
         tokenizer,
         sources,
-        max_new_tokens=min(batch["token_ids_BT"].shape[1], config.model.context_length - 1),  # more is wrong anyway
+        max_new_tokens=batch["token_ids_BT"].shape[1],  # the longest target and its end
         temperature=0,
         key=random_key(0),  # greedy: nothing is drawn
         execution=config.execution,

@@ -74,6 +74,8 @@ def test_a_decoder_may_begin_with_its_start_token(command, models):
             "--max-new-tokens means nothing for a model of family",
         ),
         ("encoder", ["--prompt", "hez"], "--prompt hez: character 'z'"),
+        ("encoder", ["--prompt", "he"], "--prompt he: it has no <mask> where a token is hidden"),
+        ("encoder", ["--prompt", "<mask>", "--max-new-tokens", 0], "--max-new-tokens means nothing for"),
         ("encoder_decoder", ["--prompt", "he"], "give a --source"),
         ("encoder_decoder", ["--source", "he", "--prompt", "h", "--prompt", "e"], "2 prompts for 1 sources"),
         ("encoder_decoder", ["--source", "hez"], "--source hez: character 'z'"),

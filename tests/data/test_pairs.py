@@ -29,6 +29,7 @@ def test_every_line_is_a_pair_with_or_without_a_last_line_break(pairs, ends):
         ("a\tb\nab\n", "f, line 2: expected source TAB target, got 0 TABs: 'ab'"),
         ("a\tb\tc\n", "f, line 1: expected source TAB target, got 2 TABs"),
         ("a\t\n", "got nothing on one side of its TAB"),
+        ("a\tb\r\n", "f, line 1: it ends in a carriage return"),
         ("a\tb\n\nc\td", "f, line 2: expected source TAB target, got 0 TABs: ''"),
     ],
 )
@@ -63,12 +64,12 @@ def test_what_does_not_fit_the_context_is_refused_with_its_line():
     tokenizer = CharacterTokenizer.train("abc")
 
     def encode(*pairs):
-        return encode_pairs([Pair(*pair) for pair in pairs], tokenizer, context_length=3, name="f")
+        return encode_pairs([Pair(*pair) for pair in pairs], tokenizer, context_length=4, name="f")
 
     assert [ids.tolist() for ids in encode(("abc", "ab"))[0]] == [[0, 1, 2], [0, 1]]
-    with pytest.raises(RequestError, match=r"f, line 2: the source has 4 tokens, above .* set it to at least 4"):
-        encode(("a", "b"), ("abca", "b"))
-    with pytest.raises(RequestError, match=r"the target has 3 tokens and its end token, .* set it to at least 4"):
+    with pytest.raises(RequestError, match=r"f, line 2: the source has 5 tokens, above .* set it to at least 5"):
+        encode(("a", "b"), ("abcab", "b"))
+    with pytest.raises(RequestError, match=r"the target has 3 tokens between its start .* set it to at least 5"):
         encode(("a", "abc"))
     with pytest.raises(RequestError, match=r"f, line 1, target: character 'd' \(U\+0064\) at position 1"):
         encode(("a", "bd"))

@@ -1,13 +1,6 @@
-"""The lesson, computed once."""
+"""The steps of the lesson."""
 
 import pytest
-
-from jaxgpt.explain.lesson import run_lesson
-
-
-@pytest.fixture(scope="session")
-def lesson():
-    return run_lesson()
 
 
 @pytest.fixture(scope="session")

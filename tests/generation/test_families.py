@@ -63,6 +63,11 @@ def test_sources_that_do_not_fit_are_refused(sources, words):
         translated([[1]] * 3, sources)
 
 
+def test_a_target_is_not_cropped_at_its_start():
+    with pytest.raises(RequestError, match="would cut off a target's start token"):
+        translated([[1]] * 3, SOURCES, context_policy="crop")
+
+
 def test_each_family_is_sent_to_its_own_function():
     with pytest.raises(RequestError, match="family decoder reads none"):
         generate(SMALL, random_parameters(SMALL), [[1]], sources=[[1]], max_new_tokens=1, key=KEY)
@@ -72,7 +77,7 @@ def test_each_family_is_sent_to_its_own_function():
         fill(SMALL, ENCODER_PARAMS, [[MASK]], mask_id=MASK)
 
 
-ROWS = [[1, MASK, 3, MASK, 2], [MASK], [4, 5]]
+ROWS = [[1, MASK, 3, MASK, 2], [MASK], [MASK, 5]]
 
 
 def test_masks_are_filled_with_the_likeliest_tokens_of_each_row_alone():
@@ -94,8 +99,19 @@ def test_at_a_high_temperature_every_token_is_drawn_but_the_mask():
 def test_what_cannot_be_filled_is_refused():
     with pytest.raises(RequestError, match="needs a key"):
         fill(ENCODER, ENCODER_PARAMS, ROWS, mask_id=MASK, temperature=1.0)
-    with pytest.raises(RequestError, match="row 1 has 0 tokens; expected 1 to 6"):
-        fill(ENCODER, ENCODER_PARAMS, [[1], []], mask_id=MASK)
+    for rows, words in (
+        ([[MASK], []], "row 1 is empty"),
+        ([], "at least one list of ids"),
+        ([[MASK] * 7], "row 0 has 7 tokens, above the context of 6"),
+        ([[MASK, 11]], r"rows\[0\]\[1\] is 11, outside the vocabulary"),
+        ([[MASK, -1]], r"rows\[0\]\[1\] is -1, outside the vocabulary"),
+        ([[MASK, 1.5]], r"rows\[0\]: expected a list of whole numbers"),
+        ([[1, 2]], "row 0 has no mask token"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            fill(ENCODER, ENCODER_PARAMS, rows, mask_id=MASK)
+    with pytest.raises(RequestError, match=r"mask_ids\[0\]\[0\] is 11, outside"):
+        fill(ENCODER, ENCODER_PARAMS, ROWS, mask_id=11)
     broken = ENCODER_PARAMS | {"token_embedding": np.full_like(ENCODER_PARAMS["token_embedding"], np.nan)}
     with pytest.raises(WorkError, match="not finite"):
         fill(ENCODER, broken, [[MASK]], mask_id=MASK)

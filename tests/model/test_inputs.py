@@ -43,6 +43,12 @@ def test_packed_documents_are_as_if_alone(config):
     close(together[2:], forward(config)(params, ids[:, 2:])[0])
 
 
+def test_an_id_that_comes_again_is_another_document():
+    params, ids = random_parameters(SMALL), random_ids(SMALL, batch=1)
+    again, other = (forward(SMALL)(params, ids, segment_ids_BT=np.array([[7, 7, 8, 8, x, x]])) for x in (7, 9))
+    np.testing.assert_array_equal(again, other)
+
+
 def test_given_positions_are_used_instead():
     params, ids = random_parameters(SMALL), random_ids(SMALL, batch=1, length=3)
     shifted = forward(SMALL)(params, ids, positions_BT=np.array([[1, 2, 3]]))
@@ -108,6 +114,12 @@ def test_cross_attention_drops_with_keys_of_its_own():
         (PAIRS, {"source_ids_BS": np.full((3, 5), 11)}, r"source_ids_BS\[0, 0\] is 11, outside the vocabulary"),
         (SMALL, {"mask_BT": np.ones((3, 5), bool)}, r"mask_BT: expected shape \[B=3, T=6\]"),
         (SMALL, {"mask_BT": np.ones((3, 6), np.float32)}, "expected booleans"),
+        (
+            SMALL.replace(position="none"),
+            {"positions_BT": np.zeros((3, 6), int)},
+            "means nothing for a model without",
+        ),
+        (ROPE, {"mask_BT": np.array([[1] * 6, [1, 0, 0, 1, 1, 1], [1] * 6])}, "row 1 has padding between its real"),
         (SMALL, {"positions_BT": np.full((3, 6), 6)}, r"positions_BT\[0, 0\] is 6, outside the context 0..5"),
     ],
 )

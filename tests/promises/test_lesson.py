@@ -13,7 +13,6 @@ import reference_numpy
 
 import jaxgpt
 from jaxgpt.explain.example import example_steps, trace_lesson
-from jaxgpt.explain.lesson import run_lesson
 from jaxgpt.explain.lesson_weights import IDS_BT, lesson_batch, lesson_config, lesson_parameters
 from jaxgpt.explain.printed import MISPRINTS, PRINTED_ROWS
 from jaxgpt.explain.steps import Lesson, Part
@@ -41,11 +40,6 @@ PROBABILITIES_AT_LIKE = [
 ]
 LOSS = 1.9176324751929954
 LOSS_TARGETS = np.array([[1, 2], [1, 0]])
-
-
-@pytest.fixture(scope="module")
-def lesson():
-    return run_lesson()
 
 
 def half_a_unit(printed):

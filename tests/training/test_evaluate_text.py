@@ -129,11 +129,7 @@ def test_a_part_is_what_training_cuts_off(characters, part, text):
         ({"stride": 9}, "stride: expected 1 to 8, the context, got 9"),
         ({"stride": 0}, "stride: expected 1 to 8, the context, got 0"),
         ({"batch_size": 0}, "the batch size should be at least 1, got 0"),
-        ({"text": TEXT[:8]}, "the text has 8 tokens, but one window of this model takes 9; give more text"),
-        (
-            {"text": TEXT[:50], "part": "val"},
-            "the validation split has 5 tokens, but one window of this model takes 9",
-        ),
+        ({"text": TEXT[:1]}, "the text has 1 tokens, but one window of this model takes 2; give more text"),
         ({"text": TEXT + "x"}, "character 'x' (U+0078) at position"),
     ],
     ids=str,
@@ -142,6 +138,14 @@ def test_what_cannot_be_measured_is_refused(characters, options, message):
     with pytest.raises(RequestError) as caught:
         characters.evaluate(**options)
     assert str(caught.value).startswith(message)
+
+
+def test_a_text_below_one_context_is_read_in_one_shorter_window(characters):
+    result = characters.evaluate(text=TEXT[:6])
+    assert (result.rows, result.stride, result.tokens, result.left_over) == (1, 5, 5, 0)
+    log_p = characters.log_probabilities(characters.tokenizer.encode(TEXT[:5]))
+    ids = characters.tokenizer.encode(TEXT[:6])[1:]
+    assert result.nats_per_token.value == pytest.approx(-log_p[np.arange(5), ids].mean(), rel=1e-6)
 
 
 def test_a_tokenizer_with_more_ids_than_the_model_is_refused(characters):
@@ -184,7 +188,7 @@ def test_a_stride_means_nothing_for_an_encoder(encoder):
 
 
 class Writer(Case):
-    """An encoder_decoder that writes several things, one of them up to the end of its context."""
+    """An encoder_decoder that writes several things."""
 
     def __init__(self):
         tokenizer = with_roles(CharacterTokenizer.train("abcé"), ["bos", "eos"])
@@ -219,8 +223,8 @@ def writer():
 @pytest.fixture(scope="module")
 def pairs(writer):
     """Pairs of which the model writes the first three without an error; those behind them it does not."""
-    right = [(source, writer.written_by_hand(source)) for source in ("abc", "b", "caa")]
-    assert sorted(len(target) for _, target in right) == [4, 4, CONTEXT - 1]
+    right = [(source, writer.written_by_hand(source)) for source in ("abc", "écc", "céa")]
+    assert sorted(len(target) for _, target in right) == [1, 2, 4]
     return [*right, ("cab", "é"), ("aa", "bc")]
 
 

@@ -44,6 +44,7 @@ def test_stopped_and_resumed_is_never_stopped(family, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.ci
 def test_an_encoder_shows_a_text_with_masks_and_what_it_makes_of_them(tiny, tmp_path, capsys):
     train(tiny(ENCODER | {"data.mask_rate": 0.5}), out=tmp_path / "run")
     out = capsys.readouterr().out
@@ -61,6 +62,7 @@ def test_an_encoder_shows_a_text_with_masks_and_what_it_makes_of_them(tiny, tmp_
     del params
 
 
+@pytest.mark.ci
 def test_an_encoder_decoder_shows_its_score_and_some_of_its_targets(tiny, pairs_file, tmp_path, capsys):
     config = tiny(PAIRS | {"data.path": pairs_file, "data.validation_fraction": 0.2})
     train(config, out=tmp_path / "run")

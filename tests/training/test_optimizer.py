@@ -85,5 +85,5 @@ def test_without_a_clipping_norm_gradients_pass_whole():
     # Adam divides by the gradient's own size: what tells clipping apart is its first moment.
     params = jaxgpt.init(CONFIG, key=jax.random.key(0))
     gradient = jax.tree.map(lambda p: jnp.full_like(p, 100.0), params)
-    _, state = whole.update(gradient, whole.init(params), params)
+    _, state = jax.jit(whole.update)(gradient, whole.init(params), params)
     assert float(state[1].mu["final_norm"]["scale"][0]) == pytest.approx(10.0)  # (1 - 0.9) x 100

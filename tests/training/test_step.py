@@ -83,6 +83,7 @@ def test_after_a_bad_step_even_a_good_one_changes_nothing():
     assert int(metrics["bad_step"]) == 7
 
 
+@pytest.mark.ci
 def test_the_first_tensor_that_is_not_finite_is_named():
     def name(params):
         return first_non_finite(CONFIG, EXECUTION, params, split_micro_batches(BATCH, 1), None)

@@ -123,7 +123,7 @@ def with_roles(tokenizer: Tokenizer, roles: Sequence[str]) -> Tokenizer:
 
 
 def ordinary_ids(tokenizer: Tokenizer) -> np.ndarray:
-    """Return the ids that are no special tokens, int32 [N].
+    """Return the ids that no role is known of, int32 [N].
 
     Example:
         >>> from .characters import CharacterTokenizer
@@ -131,6 +131,20 @@ def ordinary_ids(tokenizer: Tokenizer) -> np.ndarray:
         [0, 1]
     """
     return np.setdiff1d(np.arange(tokenizer.vocab_size), list(tokenizer.special_ids.values())).astype(np.int32)
+
+
+def special_id(tokenizer: Tokenizer, role: str) -> int:
+    """Return the id of the special token with a role.
+
+    Raises:
+        RequestError: the tokenizer has none.
+    """
+    if role not in tokenizer.special_ids:
+        raise RequestError(
+            f"this tokenizer has no {role} token (it has {', '.join(tokenizer.special_ids) or 'none'}), which this "
+            "family of models needs; use the tokenizer that the model was trained with"
+        )
+    return tokenizer.special_ids[role]
 
 
 def encode_with_special(tokenizer: Tokenizer, text: str, role: str) -> list[int]:
@@ -145,9 +159,7 @@ def encode_with_special(tokenizer: Tokenizer, text: str, role: str) -> list[int]
         >>> encode_with_special(tokenizer, "a<mask><mask>", "mask")
         [0, 2, 2]
     """
-    if role not in tokenizer.special_ids:
-        raise RequestError(f"this tokenizer has no {role} token; it has {', '.join(tokenizer.special_ids) or 'none'}")
-    special = tokenizer.special_ids[role]
+    special = special_id(tokenizer, role)
     first, *others = (
         tokenizer.encode(part).tolist() if part else [] for part in text.split(tokenizer.decode([special]))
     )

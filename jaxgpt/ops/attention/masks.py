@@ -7,6 +7,7 @@ Build one with `causal`, `full`, `window`, `padding` and `segments`, and combine
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from typing import Literal
 
 import jax
@@ -117,15 +118,17 @@ def window(size: int) -> Mask:
     """Return the mask of local attention: keys less than `size` positions away, on both sides.
 
     Raises:
-        RequestError: a size below 1.
+        RequestError: a size that is no whole number, or below 1.
 
     Example:
         >>> (causal() & window(2)).visible(3, 3).astype(int).tolist()
         [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     """
-    if size < 1:
-        raise RequestError(f"window: expected a size of at least 1, got {size}; 1 sees only the position itself")
-    return Mask(reach=size)
+    if not isinstance(size, numbers.Integral) or size < 1:
+        raise RequestError(
+            f"window: expected a whole number of at least 1, got {size!r}; 1 sees only the position itself"
+        )
+    return Mask(reach=int(size))
 
 
 def padding(real_BS: jax.Array) -> Mask:
@@ -199,7 +202,21 @@ def positions(T: int, mask_BT: jax.Array | None = None, segment_ids_BT: jax.Arra
     if segment_ids_BT is None:
         return before_BT
     check_shape("segment_ids_BT", segment_ids_BT, B=real_BT.shape[0], T=T)
-    first_BT = jnp.concatenate(
-        [jnp.ones_like(segment_ids_BT[:, :1], bool), segment_ids_BT[:, 1:] != segment_ids_BT[:, :-1]], axis=1
-    )
-    return before_BT - jax.lax.cummax(jnp.where(first_BT, before_BT, 0), axis=1)
+    return before_BT - jax.lax.cummax(jnp.where(_begins(segment_ids_BT), before_BT, 0), axis=1)
+
+
+def runs(segment_ids_BT: jax.Array) -> jax.Array:
+    """Number the runs of equal ids in each row from 1, int32 [B,T]: an id that comes again is another document.
+
+    Example:
+        >>> runs(jnp.array([[7, 7, 8, 7]])).tolist()
+        [[1, 1, 2, 3]]
+    """
+    check_shape("segment_ids_BT", segment_ids_BT)
+    return jnp.cumsum(_begins(segment_ids_BT), axis=1, dtype=jnp.int32)
+
+
+def _begins(segment_ids_BT: jax.Array) -> jax.Array:
+    """Return where a run of equal ids begins, boolean [B,T]."""
+    changes_BT = segment_ids_BT[:, 1:] != segment_ids_BT[:, :-1]
+    return jnp.concatenate([jnp.ones_like(segment_ids_BT[:, :1], bool), changes_BT], axis=1)

@@ -25,7 +25,7 @@ def test_text_that_looks_like_a_special_token_is_text_unless_asked():
     assert MASKED.encode("a<mask>").tolist() == AB.encode("a<mask>").tolist()
     mask = MASKED.special_ids["mask"]
     assert encode_with_special(MASKED, "<mask>a<mask>", "mask") == [mask, *AB.encode("a").tolist(), mask]
-    with pytest.raises(RequestError, match="has no eos token; it has mask, bos"):
+    with pytest.raises(RequestError, match=r"has no eos token \(it has mask, bos\)"):
         encode_with_special(MASKED, "a", "eos")
 
 

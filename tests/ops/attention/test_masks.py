@@ -63,8 +63,9 @@ def test_an_unknown_mask_is_refused(mask):
 
 
 def test_parts_that_do_not_fit_are_refused():
-    with pytest.raises(RequestError, match="window: expected a size of at least 1, got 0"):
-        masks.window(0)
+    for size in (0, 2.5):
+        with pytest.raises(RequestError, match=f"window: expected a whole number of at least 1, got {size}"):
+            masks.window(size)
     with pytest.raises(RequestError, match="expected booleans"):
         masks.padding(np.ones((1, 2), np.float32))
     with pytest.raises(RequestError, match="one segment id"):
