@@ -80,8 +80,9 @@ def encode_pairs(pairs: Sequence[Pair], tokenizer: Tokenizer, *, context_length:
         if len(ids_N) > rooms[side]:
             raise RequestError(
                 f"{name}, line {number}: the {side} has {len(ids_N)} tokens"
-                f"{' between its start and its end token' if side == 'target' else ''}, above model.context_length {context_length}; "
-                f"set it to at least {len(ids_N) + context_length - rooms[side]}, or take the line out"
+                f"{' between its start and its end token' if side == 'target' else ''}, above model.context_length "
+                f"{context_length}; set it to at least {len(ids_N) + context_length - rooms[side]}, or take the line "
+                "out"
             )
         return ids_N
 

@@ -44,7 +44,8 @@ def fill(
         execution: How to run.
 
     Raises:
-        RequestError: another family, no rows, a row that is empty or too long, ids outside the vocabulary, no key for draws.
+        RequestError: another family, no rows, a row that is empty, too long or without a mask, ids outside the
+            vocabulary, no key for draws.
         WorkError: the logits are not finite.
 
     Example:

@@ -112,8 +112,8 @@ def _check_padding_outside(mask_BT: Any) -> None:
     beginnings_B = (np.diff(real_BT.astype(int), axis=1, prepend=0) == 1).sum(axis=1)
     if (beginnings_B > 1).any():
         raise RequestError(
-            f"mask_BT: row {int((beginnings_B > 1).argmax())} has padding between its real tokens, which a model with "
-            "a window would count as distance; move the padding to one side"
+            f"mask_BT: row {int((beginnings_B > 1).argmax())} has padding between its real tokens, which a model "
+            "with a window would count as distance; move the padding to one side"
         )
 
 

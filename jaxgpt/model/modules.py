@@ -208,7 +208,7 @@ class _Run:
     tap: Tap
 
     def start(self, ids_BT: jax.Array, embedding_VC: jax.Array, table: Params, positions: Any) -> jax.Array:
-        """Return residual_0: the tokens' vectors, as they are, and the positions' where the architecture adds them."""
+        """Return residual_0: the tokens' vectors, unscaled, and the positions' where the architecture adds them."""
         residual_BTC = embed(ids_BT, embedding_VC)
         table_TC = table.get("position_embedding")
         if self.config.position == "sinusoidal":
