@@ -16,42 +16,43 @@ OWN_SHAPES, COMPUTATION = "shapes", "computation"
 ROPE = SMALL.replace(position="rope", head_size=8)
 LLAMA3 = ROPE.replace(rope_scaling="llama3", rope_factor=4.0, rope_original_context=16)
 YARN = LLAMA3.replace(rope_scaling="yarn")
-MODEL_FIELDS = {  # field: (another value, what it must change, in which architecture)
-    "family": ("encoder", COMPUTATION, SMALL),
-    "vocab_size": (13, OWN_SHAPES, SMALL),
-    "context_length": (9, OWN_SHAPES, SMALL),
-    "width": (24, OWN_SHAPES, SMALL),
-    "layers": (3, OWN_SHAPES, SMALL),
-    "encoder_layers": (1, OWN_SHAPES, SMALL.replace(family="encoder_decoder")),
-    "heads": (4, OWN_SHAPES, SMALL),
-    "kv_heads": (1, OWN_SHAPES, SMALL),
-    "head_size": (3, OWN_SHAPES, SMALL),
-    "ffn": ("relu", COMPUTATION, SMALL),
-    "ffn_width": (7, OWN_SHAPES, SMALL),
-    "gelu": ("tanh", COMPUTATION, SMALL),
-    "norm": ("rmsnorm", COMPUTATION, SMALL),
-    "norm_epsilon": (0.125, COMPUTATION, SMALL),
-    "position": ("none", OWN_SHAPES, SMALL),
-    "rope_theta": (20.0, COMPUTATION, ROPE),
-    "rope_pairing": ("interleaved", COMPUTATION, ROPE),
-    "rope_scaling": ("linear", COMPUTATION, LLAMA3.replace(rope_scaling="linear", rope_original_context=None)),
-    "rope_factor": (8.0, COMPUTATION, LLAMA3),
-    "rope_original_context": (64, COMPUTATION, LLAMA3),
-    "rope_low_rotations": (0.5, COMPUTATION, LLAMA3),
-    "rope_high_rotations": (3.0, COMPUTATION, LLAMA3),
-    "rope_attention_factor": (2.0, COMPUTATION, YARN),
-    "window": (2, COMPUTATION, SMALL),
-    "qk_norm": (True, OWN_SHAPES, SMALL),
-    "attention_bias": (False, OWN_SHAPES, SMALL),
-    "attention_out_bias": (False, OWN_SHAPES, SMALL),
-    "ffn_bias": (False, OWN_SHAPES, SMALL),
-    "norm_bias": (False, OWN_SHAPES, SMALL),
-    "head_bias": (True, OWN_SHAPES, SMALL),
-    "tied_head": (False, OWN_SHAPES, SMALL),
-    "logit_soft_cap": (5.0, COMPUTATION, SMALL),
-    "embedding_dropout": (0.25, COMPUTATION, SMALL),
-    "attention_dropout": (0.25, COMPUTATION, SMALL),
-    "residual_dropout": (0.25, COMPUTATION, SMALL),
+ENCODER_DECODER = SMALL.replace(family="encoder_decoder")
+MODEL_FIELDS = {  # field: (an architecture, the same with another value, what that must change)
+    "family": (SMALL, SMALL.replace(family="encoder"), COMPUTATION),
+    "vocab_size": (SMALL, SMALL.replace(vocab_size=13), OWN_SHAPES),
+    "context_length": (SMALL, SMALL.replace(context_length=9), OWN_SHAPES),
+    "width": (SMALL, SMALL.replace(width=24), OWN_SHAPES),
+    "layers": (SMALL, SMALL.replace(layers=3), OWN_SHAPES),
+    "encoder_layers": (ENCODER_DECODER, ENCODER_DECODER.replace(encoder_layers=1), OWN_SHAPES),
+    "heads": (SMALL, SMALL.replace(heads=4), OWN_SHAPES),
+    "kv_heads": (SMALL, SMALL.replace(kv_heads=1), OWN_SHAPES),
+    "head_size": (SMALL, SMALL.replace(head_size=3), OWN_SHAPES),
+    "ffn": (SMALL, SMALL.replace(ffn="relu"), COMPUTATION),
+    "ffn_width": (SMALL, SMALL.replace(ffn_width=7), OWN_SHAPES),
+    "gelu": (SMALL, SMALL.replace(gelu="tanh"), COMPUTATION),
+    "norm": (SMALL, SMALL.replace(norm="rmsnorm"), COMPUTATION),
+    "norm_epsilon": (SMALL, SMALL.replace(norm_epsilon=0.125), COMPUTATION),
+    "position": (SMALL, SMALL.replace(position="none"), OWN_SHAPES),
+    "rope_theta": (ROPE, ROPE.replace(rope_theta=20.0), COMPUTATION),
+    "rope_pairing": (ROPE, ROPE.replace(rope_pairing="interleaved"), COMPUTATION),
+    "rope_scaling": (ROPE, ROPE.replace(rope_scaling="linear", rope_factor=4.0), COMPUTATION),
+    "rope_factor": (LLAMA3, LLAMA3.replace(rope_factor=8.0), COMPUTATION),
+    "rope_original_context": (LLAMA3, LLAMA3.replace(rope_original_context=64), COMPUTATION),
+    "rope_low_rotations": (LLAMA3, LLAMA3.replace(rope_low_rotations=0.5), COMPUTATION),
+    "rope_high_rotations": (LLAMA3, LLAMA3.replace(rope_high_rotations=3.0), COMPUTATION),
+    "rope_attention_factor": (YARN, YARN.replace(rope_attention_factor=2.0), COMPUTATION),
+    "window": (SMALL, SMALL.replace(window=2), COMPUTATION),
+    "qk_norm": (SMALL, SMALL.replace(qk_norm=True), OWN_SHAPES),
+    "attention_bias": (SMALL, SMALL.replace(attention_bias=False), OWN_SHAPES),
+    "attention_out_bias": (SMALL, SMALL.replace(attention_out_bias=False), OWN_SHAPES),
+    "ffn_bias": (SMALL, SMALL.replace(ffn_bias=False), OWN_SHAPES),
+    "norm_bias": (SMALL, SMALL.replace(norm_bias=False), OWN_SHAPES),
+    "head_bias": (SMALL, SMALL.replace(head_bias=True), OWN_SHAPES),
+    "tied_head": (SMALL, SMALL.replace(tied_head=False), OWN_SHAPES),
+    "logit_soft_cap": (SMALL, SMALL.replace(logit_soft_cap=5.0), COMPUTATION),
+    "embedding_dropout": (SMALL, SMALL.replace(embedding_dropout=0.25), COMPUTATION),
+    "attention_dropout": (SMALL, SMALL.replace(attention_dropout=0.25), COMPUTATION),
+    "residual_dropout": (SMALL, SMALL.replace(residual_dropout=0.25), COMPUTATION),
 }
 CHOICES = {  # choices beyond the one that a row above takes
     "family": ("encoder_decoder",),
@@ -90,11 +91,8 @@ def test_every_field_of_the_execution_has_its_row():
 
 @pytest.mark.parametrize("field", MODEL_FIELDS)
 def test_a_field_of_the_architecture_changes_what_it_should(field):
-    value, effect, base = MODEL_FIELDS[field]
-    if field == "rope_scaling":
-        base, changed = ROPE, base
-    else:
-        changed = base.replace(**{field: value})
+    base, changed, effect = MODEL_FIELDS[field]
+    assert getattr(changed, field) != getattr(base, field)
     assert (shapes(changed) != shapes(base)) == (effect == OWN_SHAPES)
     assert program(changed) != program(base)
 
@@ -103,14 +101,14 @@ def test_a_field_of_the_architecture_changes_what_it_should(field):
 def test_every_choice_is_a_program_of_its_own(field):
     bases = {"rope_scaling": LLAMA3, "position": ROPE}
     own = [program(bases.get(field, SMALL).replace(**{field: choice})) for choice in CHOICES[field]]
-    value, _, base = MODEL_FIELDS[field]
-    programs = {*own, program(base.replace(**{field: value})), program(SMALL)}
+    programs = {*own, program(MODEL_FIELDS[field][1]), program(SMALL)}
     assert len(programs) == len(own) + 2
 
 
 def test_what_would_mean_nothing_is_refused():
     for field, (owner, values) in MEANS_SOMETHING_WITH.items():
-        value, _, base = MODEL_FIELDS[field]
+        base, changed, _ = MODEL_FIELDS[field]
+        value = getattr(changed, field)
         with pytest.raises(RequestError, match=f"model.{field} .* means nothing with model.{owner}"):
             SMALL.replace(**{field: value}, **({"ffn": "relu"} if field == "gelu" else {}))
         assert getattr(base, owner) in values

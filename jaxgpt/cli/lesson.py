@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from jaxgpt.config import WorkError
+from jaxgpt.config import WorkError, some
 
 from .parser import Parser
 
@@ -56,9 +56,8 @@ def main(arguments: list[str]) -> int:
 
 def _refuse_differences(differences: tuple[str, ...]) -> None:
     if differences:
-        more = f"; and {len(differences) - 5} more" if len(differences) > 5 else ""
         raise WorkError(
             f"{len(differences)} of the lesson's results differ from what was expected: "
-            f"{'; '.join(differences[:5])}{more}; check that the installed jax is one this version of jaxgpt allows, "
-            "and that no module of jaxgpt was changed"
+            f"{some(differences, most=5, joint='; ')}; check that the installed jax is one this version of jaxgpt "
+            "allows, and that no module of jaxgpt was changed"
         )

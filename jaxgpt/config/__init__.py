@@ -1,7 +1,7 @@
 """Frozen, strict, documented options; nothing here imports jax."""
 
 from .compose import apply_settings, compose, differing, flatten, from_nested, read_toml
-from .errors import JaxgptError, RequestError, WorkError, blamed_on, nearest, warn
+from .errors import JaxgptError, RequestError, WorkError, blamed_on, nearest, some, warn
 from .model import ModelConfig
 from .presets import load_preset, preset_names, preset_settings
 from .run import DataConfig, ExecutionConfig, MeshConfig, OptimizerConfig, RunConfig, TrainConfig
@@ -28,5 +28,6 @@ __all__ = [
     "preset_names",
     "preset_settings",
     "read_toml",
+    "some",
     "warn",
 ]

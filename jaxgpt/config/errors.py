@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class JaxgptError(Exception):
@@ -55,3 +55,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def some(items: Sequence[str], *, most: int = 3, joint: str = ", ") -> str:
+    """Return the first `most` of `items` and the number of the others, in words; no items are `nothing`.
+
+    >>> some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    >>> some([])
+    'nothing'
+    """
+    rest = f" and {len(items) - most} more" if len(items) > most else ""
+    return joint.join(items[:most]) + rest or "nothing"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError
+from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, some
 from jaxgpt.data.tokenizer import Tokenizer
 from jaxgpt.model.buckets import count_parameters
 from jaxgpt.model.parameters import Params
@@ -134,13 +134,12 @@ def _only_file(folder: Path) -> Path:
     if pickles and not fitting:
         raise refuse_pickle(str(pickles[0]))
     held = sorted(entry.name for entry in folder.iterdir())
-    listed = ", ".join(held[:3]) + (f" and {len(held) - 3} more" if len(held) > 3 else "")
     several = (
         f", and {len(fitting)} llama2.c files: name one of them" if fitting else ": name a folder with one of both"
     )
     raise RequestError(
         f"{folder} is no run directory and no Hugging Face folder: it has no manifest.json and no {CONFIG_NAME}, it "
-        f"holds {listed or 'nothing'}{several}"
+        f"holds {some(held)}{several}"
     )
 
 

@@ -11,7 +11,7 @@ import ml_dtypes  # noqa: F401  gives numpy the name bfloat16, which safetensors
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from jaxgpt.config import RequestError
+from jaxgpt.config import RequestError, some
 
 FILE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
@@ -67,7 +67,7 @@ def open_tensors(folder: Path) -> dict[str, Tensor]:
     odd = sorted(f"{key} {tensor.dtype}" for key, tensor in tensors.items() if tensor.dtype not in _DTYPES.values())
     if odd:
         raise RequestError(
-            f"{folder} has arrays that are no {', '.join(_DTYPES.values())}: {_some(odd)}; convert them first"
+            f"{folder} has arrays that are no {', '.join(_DTYPES.values())}: {some(odd)}; convert them first"
         )
     return tensors
 
@@ -107,14 +107,14 @@ def _open_shards(index: Path) -> dict[str, Tensor]:
         raise RequestError(f"cannot read {index}: expected JSON with an object weight_map ({error})") from None
     outside = sorted({name for name in wanted.values() if Path(name).name != name})
     if outside:
-        raise RequestError(f"{index} names {_some(outside)}; expected files of the same folder, correct the index")
+        raise RequestError(f"{index} names {some(outside)}; expected files of the same folder, correct the index")
     tensors: dict[str, Tensor] = {}
     for name in sorted(set(wanted.values())):
         shard = _open(index.parent / name)
         listed = {key for key, file in wanted.items() if file == name}
         if shard.keys() != listed:
             raise RequestError(
-                f"{name} does not hold what {index.name} lists for it: {_some(sorted(shard.keys() ^ listed))}; get "
+                f"{name} does not hold what {index.name} lists for it: {some(sorted(shard.keys() ^ listed))}; get "
                 "whole copies of both"
             )
         tensors |= shard
@@ -126,8 +126,4 @@ def _no_weights(folder: Path) -> RequestError:
     pickles = [name for name in held if name.endswith(_PICKLES)]
     if pickles:
         return refuse_pickle(str(folder / pickles[0]))
-    return RequestError(f"{folder} has no {FILE_NAME}; it holds {_some(held)}: get the file with the weights")
-
-
-def _some(names: list[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return RequestError(f"{folder} has no {FILE_NAME}; it holds {some(held)}: get the file with the weights")

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxgpt.config import ModelConfig, RequestError
+from jaxgpt.config import ModelConfig, RequestError, some
 from jaxgpt.ops.contracts import ContractError
 
 from .specs import ParamSpec, SpecTree, parameter_specs, walk
@@ -100,5 +100,4 @@ def check_parameters(config: ModelConfig, params: Mapping[str, Any]) -> None:
         for path, shape in wanted.items()
         if path in got and got[path] != shape
     ]
-    more = f" and {len(faults) - 6} more" if len(faults) > 6 else ""
-    raise ContractError("the parameters do not fit the architecture: " + "; ".join(faults[:6]) + more)
+    raise ContractError(f"the parameters do not fit the architecture: {some(faults, most=6, joint='; ')}")

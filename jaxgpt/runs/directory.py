@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self, TextIO
 
-from jaxgpt.config import RequestError
+from jaxgpt.config import RequestError, some
 
 from .manifest import FILE_NAME, Manifest
 
@@ -87,7 +87,7 @@ class RunDirectory:
         if not is_run(path):
             held = sorted(entry.name for entry in path.iterdir())
             raise RequestError(
-                f"{path} is no run directory: it has no {FILE_NAME}, it holds {_some(held) or 'nothing'}; "
+                f"{path} is no run directory: it has no {FILE_NAME}, it holds {some(held)}; "
                 "name a folder that a training run or jaxgpt.save wrote"
             )
         return cls(path, Manifest.read(path))
@@ -157,9 +157,4 @@ def _refuse_contents(path: Path) -> None:
     """Refuse a folder that holds anything but a lock."""
     held = sorted(entry.name for entry in path.iterdir() if entry.name != _LOCK_NAME)
     if held:
-        raise RequestError(f"{path} holds something else ({_some(held)}); name a folder that is new or empty")
-
-
-def _some(names: list[str]) -> str:
-    """Return the first few names in words."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        raise RequestError(f"{path} holds something else ({some(held)}); name a folder that is new or empty")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import numpy as np
+
+from jaxgpt.config import some
 
 Signature = tuple[str, tuple[int, ...]]  # dtype name, shape
 
@@ -81,19 +83,9 @@ def differences(got: Mapping[str, Signature], expected: Mapping[str, Signature])
     """
     misfits = [path for path in got.keys() & expected.keys() if got[path] != expected[path]]
     changed = [f"{path} is {_words(got[path])}, expected {_words(expected[path])}" for path in sorted(misfits)]
-    parts = [
-        _first("", changed),
-        _first("missing: ", expected.keys() - got.keys()),
-        _first("surplus: ", got.keys() - expected.keys()),
-    ]
-    return "; ".join(part for part in parts if part)
-
-
-def _first(label: str, found: Iterable[str], most: int = 3) -> str:
-    """The first few of `found` and the number of the others."""
-    names = sorted(found)
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return label + ", ".join(names[:most]) + rest if names else ""
+    missing, surplus = sorted(expected.keys() - got.keys()), sorted(got.keys() - expected.keys())
+    kinds = {"": changed, "missing: ": missing, "surplus: ": surplus}
+    return "; ".join(label + some(found) for label, found in kinds.items() if found)
 
 
 def _words(of: Signature) -> str:

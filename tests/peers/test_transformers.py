@@ -8,14 +8,15 @@ import jax
 import numpy as np
 import optax
 import pytest
+from peering import assert_close, peer
 
 from jaxgpt.interop.hugging_face import export, read_folder
 from jaxgpt.model.functional import apply, loss
 from jaxgpt.model.parameters import decay_mask
 
 pytestmark = pytest.mark.ci
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = peer("torch")
+transformers = peer("transformers")
 
 T = 24
 SIZES = {
@@ -123,19 +124,6 @@ def random_ids(length=T + 1, batch=2):
 def their_logits(model, ids):
     with torch.no_grad():
         return model(torch.tensor(ids)).logits.numpy()
-
-
-def assert_close(got, expected, tolerance):
-    """The largest difference over the largest reference value, array by array.
-
-    An array whose values are a hundred times below the tree's largest is measured by that: keys' biases have a
-    gradient of zero, and what is computed there is rounding.
-    """
-    pairs = list(zip(map(np.asarray, jax.tree.leaves(got)), map(np.asarray, jax.tree.leaves(expected)), strict=True))
-    floor = 1e-2 * max(np.abs(reference).max() for _, reference in pairs)
-    for one, reference in pairs:
-        assert one.shape == reference.shape
-        assert np.abs(one - reference).max() <= tolerance * max(np.abs(reference).max(), floor)
 
 
 def their_gradient(model, ids, folder):
