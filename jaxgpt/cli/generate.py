@@ -67,6 +67,7 @@ def _continue(options: argparse.Namespace, model: Opened, tokenizer: Tokenizer) 
         model.params,
         prompts,
         max_new_tokens=_room(model.config.context_length, prompts) if new is None else new,
+        drawable_ids=tokenizer.vocab_size,
         context_policy=options.context_policy or "stop",
         execution=model.execution,
         **_sampling(options, 1.0),

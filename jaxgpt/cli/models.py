@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxgpt.config import ModelConfig, RequestError
+from jaxgpt.config import ModelConfig, RequestError, blamed_on
 
 if TYPE_CHECKING:
     from jaxgpt.data.tokenizer import Tokenizer
@@ -28,6 +28,7 @@ def tokenizer_for(config: ModelConfig, own: Tokenizer | None, named: str | None)
     if named is None:
         return own
     from jaxgpt.data.tokenizer import tokenizer_from_path
+    from jaxgpt.runs.manifest import check_vocabulary
 
     if not Path(named).exists():
         raise RequestError(f"--tokenizer: {named} does not exist; check the path")
@@ -39,9 +40,6 @@ def tokenizer_for(config: ModelConfig, own: Tokenizer | None, named: str | None)
             f"--tokenizer: the ids of {named} mean something else than those of the tokenizer that the model has; "
             "leave --tokenizer out"
         )
-    if found.vocab_size > config.vocab_size:
-        raise RequestError(
-            f"--tokenizer: {named} has {found.vocab_size} ids, the model only {config.vocab_size}; name the one that "
-            "it was trained with"
-        )
+    with blamed_on("--tokenizer"):
+        check_vocabulary(config.vocab_size, found.vocab_size)
     return found

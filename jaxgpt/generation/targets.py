@@ -53,6 +53,7 @@ def write_targets(
         sources=sources,
         max_new_tokens=max_new_tokens,
         stop_ids={special["eos"]},
+        drawable_ids=tokenizer.vocab_size,
         key=key,
         execution=execution,
         **sampling,

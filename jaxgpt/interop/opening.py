@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError
+from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, blamed_on
 from jaxgpt.data.tokenizer import Tokenizer
 from jaxgpt.model.buckets import count_parameters
 from jaxgpt.model.parameters import Params
 from jaxgpt.runs.directory import RunDirectory, is_run
+from jaxgpt.runs.manifest import check_vocabulary
 from jaxgpt.runs.saved import load_run
 
 from .architectures import Warn
@@ -84,6 +85,9 @@ def open_model(path: str | Path, warn: Warn) -> Opened:
     with _readable(path):
         place = _place(path)
         reading = read_folder(place, warn) if place.is_dir() else read_file(place)
+    if reading.tokenizer is not None:
+        with blamed_on(str(path)):
+            check_vocabulary(reading.config.vocab_size, reading.tokenizer.vocab_size)
     return Opened(reading.config, reading.params, reading.tokenizer, ExecutionConfig(), 0, reading.source)
 
 

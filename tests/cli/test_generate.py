@@ -162,9 +162,7 @@ def test_a_tokenizer_can_be_named_for_a_model_without_one(text_of, command, refu
     )
     (tmp_path / "large.json").write_text(json.dumps([chr(i) for i in range(65, 80)]))
     message = refusal("generate", "bare", "--tokenizer", "large.json")
-    assert message.startswith(
-        "--tokenizer: large.json has 15 ids, the model only 9; name the one that it was trained"
-    )
+    assert message.startswith("--tokenizer: the tokenizer has 15 ids, the model only 9; use the one that the model")
 
 
 def test_a_tokenizer_beside_the_model_s_own_must_mean_the_same(text_of, refusal, saved, tmp_path, tokenizer):

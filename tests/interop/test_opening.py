@@ -51,6 +51,15 @@ def test_a_hugging_face_folder_loads_with_its_tokenizer(folder):
     )
 
 
+def test_a_folder_may_pad_its_vocabulary_but_have_no_id_that_the_model_lacks(folder):
+    path = folder(GPT2, gpt2_arrays())
+    (path / "vocab.json").write_text(json.dumps(CHARACTERS[:5]))
+    assert load(path, warn=pytest.fail)[2].vocab_size == 5
+    (path / "vocab.json").write_text(json.dumps([*CHARACTERS, "h"]))
+    with pytest.raises(RequestError, match=r"folder: the tokenizer has 8 ids, the model only 7"):
+        load(path)
+
+
 def test_a_tokenizer_that_cannot_be_read_costs_a_warning_and_not_the_weights(folder):
     path, said = folder(GPT2, gpt2_arrays()), []
     (path / "tokenizer.model").write_bytes(b"\n\x0e")
