@@ -81,7 +81,7 @@ def test_a_folder_with_a_padded_vocabulary_becomes_a_run(command, tmp_path):
     assert command("import", "theirs", "run")[0] == 0
     config, _, tokenizer = jaxgpt.load(tmp_path / "run")
     assert (config.vocab_size, tokenizer.vocab_size) == (7, 5)
-    assert command("generate", "run", "--prompt", "a", "--seed", 1, "--max-new-tokens", 4)[0] == 0
+    assert command("generate", "run", "--prompt", "a", "--seed", 3, "--max-new-tokens", 4)[0] == 0
 
 
 @pytest.mark.ci
