@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, blamed_on
-from jaxgpt.data.tokenizer import Tokenizer
+from jaxgpt.data.pickles import is_pickle
+from jaxgpt.data.tokenizer import Tokenizer, tokenizer_from_json
 from jaxgpt.model.buckets import count_parameters
 from jaxgpt.model.parameters import Params
 from jaxgpt.runs.directory import RunDirectory, is_run
@@ -19,7 +20,8 @@ from jaxgpt.runs.saved import load_run
 from .architectures import Warn
 from .hugging_face import CONFIG_NAME, read_folder, read_folder_config
 from .llama2c import read_file, read_file_config
-from .tensors import is_pickle, refuse_pickle
+from .tensors import refuse_pickle
+from .text import read_tokenizer
 
 EXPECTED = "a run directory, a Hugging Face folder or a llama2.c file"
 
@@ -99,6 +101,17 @@ def open_config(path: str | Path, warn: Warn) -> ModelConfig:
     with _readable(path):
         place = _place(path)
         return read_folder_config(place, warn) if place.is_dir() else read_file_config(place)
+
+
+def open_tokenizer(path: str | Path, warn: Warn) -> Tokenizer | None:
+    """Return the tokenizer of the model at `path`, None where there is none, without reading its parameters."""
+    path = Path(path)
+    if is_run(path):
+        record = RunDirectory.open(path).manifest.tokenizer
+        return record and tokenizer_from_json(record)
+    with _readable(path):
+        place = _place(path)
+        return read_tokenizer(place, warn) if place.is_dir() else None
 
 
 @contextlib.contextmanager
