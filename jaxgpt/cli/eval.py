@@ -103,14 +103,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _tokenizer(options: argparse.Namespace, opened: Opened) -> Tokenizer:
-    from jaxgpt.runs.manifest import check_vocabulary
-
     tokenizer = tokenizer_for(opened.config, opened.tokenizer, options.tokenizer)
     if tokenizer is None:
         raise RequestError(f"{options.model} holds no tokenizer; name the one it was trained with: --tokenizer PATH")
-    if opened.tokenizer is None:
-        with blamed_on(f"--tokenizer {options.tokenizer}"):
-            check_vocabulary(opened.config.vocab_size, tokenizer.vocab_size)
     return tokenizer
 
 

@@ -61,20 +61,30 @@ def _continue(options: argparse.Namespace, model: Opened, tokenizer: Tokenizer) 
     from jaxgpt.generation.generate import generate
 
     prompts = _encode(options, tokenizer)
-    new = options.max_new_tokens
+    new, special = options.max_new_tokens, tokenizer.special_ids
     result = generate(
         model.config,
         model.params,
         prompts,
         max_new_tokens=_room(model.config.context_length, prompts) if new is None else new,
+        stop_ids={special["eos"]} if "eos" in special else (),
+        drawable_ids=tokenizer.vocab_size,
         context_policy=options.context_policy or "stop",
         execution=model.execution,
         **_sampling(options, 1.0),
     )
     return [
-        Answer(tokenizer.decode(prompt), tokenizer.decode(ids), ids)
+        Answer(_between_ends(prompt, tokenizer), _between_ends(ids, tokenizer), ids)
         for prompt, ids in zip(prompts, result.ids, strict=True)
     ]
+
+
+def _between_ends(ids: list[int], tokenizer: Tokenizer) -> str:
+    """Return the text of `ids` without the start token before it and the end token behind it."""
+    special = tokenizer.special_ids
+    first = int(ids[:1] == [special.get("bos")])
+    behind = len(ids) - (ids[first:][-1:] == [special.get("eos")])
+    return tokenizer.decode(ids[first:behind])
 
 
 def _fill(options: argparse.Namespace, model: Opened, tokenizer: Tokenizer) -> list[Answer]:
@@ -122,6 +132,7 @@ def _write(options: argparse.Namespace, model: Opened, tokenizer: Tokenizer) -> 
 
 
 _ANSWERS = {"decoder": _continue, "encoder": _fill, "encoder_decoder": _write}
+_MOST = 256  # new tokens, where no number is given: the contexts of many models hold a book
 _MEANS_NOTHING = {
     "decoder": ("source",),
     "encoder": ("source", "max_new_tokens", "context_policy", "bos"),
@@ -156,7 +167,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--bos", action="store_true", help="begin each prompt with the tokenizer's start token (default: do not)"
     )
     parser.add_argument(
-        "--max-new-tokens", type=whole_number, help="tokens to append (default: what the context holds)"
+        "--max-new-tokens",
+        type=whole_number,
+        help=f"tokens to append, unless an end token comes sooner (default: what the context holds, with a decoder "
+        f"at most {_MOST})",
     )
     parser.add_argument(
         "--temperature", type=number, help="0 takes the most likely token (default: 1 for a decoder, else 0)"
@@ -200,14 +214,14 @@ def _encode_text(option: str, text: str, tokenizer: Tokenizer) -> list[int]:
 
 
 def _room(context_length: int, prompts: list[list[int]]) -> int:
-    """Return how many tokens fit behind the longest prompt; none fitting is refused, not answered by silence."""
+    """Return how many new tokens there are by default; none fitting is refused, not answered by silence."""
     longest = max(len(row) for row in prompts)
     if longest >= context_length:
         raise RequestError(
             f"a prompt of {longest} tokens fills the context of {context_length}; shorten it, or give "
             "--context-policy crop and --max-new-tokens"
         )
-    return context_length - longest
+    return min(context_length - longest, _MOST)
 
 
 def _print(step: int, answers: list[Answer], *, as_json: bool) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxgpt.config import ModelConfig, RequestError
+from jaxgpt.config import ModelConfig, blamed_on
 
 if TYPE_CHECKING:
     from jaxgpt.data.tokenizer import Tokenizer
 
-TOKENIZER_HELP = "the tokenizer's file or folder, for a model that comes without one (default: the model's)"
+TOKENIZER_HELP = (
+    "the tokenizer's file or folder, or bytes or gpt2, for a model that comes without one (default: the model's)"
+)
 
 
 def tokenizer_for(config: ModelConfig, own: Tokenizer | None, named: str | None) -> Tokenizer | None:
@@ -19,29 +20,19 @@ def tokenizer_for(config: ModelConfig, own: Tokenizer | None, named: str | None)
     Args:
         config: The model.
         own: The tokenizer that it came with, None where it came without.
-        named: The path that the command line names, None where it names none.
+        named: What the command line names, None where it names none.
 
     Raises:
-        RequestError: nothing lies at the path, or a tokenizer whose ids mean something else than the model's own,
-            or that has more ids than the model.
+        RequestError: what is named is no tokenizer, differs from the model's own, or has more ids than the model.
     """
     if named is None:
         return own
-    from jaxgpt.data.tokenizer import tokenizer_from_path
+    from jaxgpt.data.objectives import OBJECTIVES
+    from jaxgpt.data.tokenizer import choose_tokenizer
+    from jaxgpt.runs.manifest import check_vocabulary
 
-    if not Path(named).exists():
-        raise RequestError(f"--tokenizer: {named} does not exist; check the path")
-    found = tokenizer_from_path(Path(named))
-    if found is None:
-        raise RequestError(f"--tokenizer: {named} holds no tokenizer; name its file")
-    if own is not None and own.fingerprint() != found.fingerprint():
-        raise RequestError(
-            f"--tokenizer: the ids of {named} mean something else than those of the tokenizer that the model has; "
-            "leave --tokenizer out"
-        )
-    if found.vocab_size > config.vocab_size:
-        raise RequestError(
-            f"--tokenizer: {named} has {found.vocab_size} ids, the model only {config.vocab_size}; name the one that "
-            "it was trained with"
-        )
-    return found
+    roles = OBJECTIVES[config.family].roles
+    tokenizer = choose_tokenizer(named, None, roles=roles, trained=own, owner="the model", option="--tokenizer")
+    with blamed_on("--tokenizer"):
+        check_vocabulary(config.vocab_size, tokenizer.vocab_size)
+    return tokenizer

@@ -85,14 +85,21 @@ def _stored_config(out: Path | None) -> RunConfig | None:
 
 
 def _new_run_layers(options: argparse.Namespace, given: dict[str, Any]) -> Layers:
-    """Fine-tuning takes the architecture of the model it starts from, over the preset's but under the file's."""
+    """Fine-tuning takes architecture and tokenizer of its model, over the preset's but under the file's."""
     layers = source_layers(options.preset, options.config)
     source = (layers[-1][1] | given).get("train.init_from")
     if isinstance(source, str):
-        from jaxgpt.interop.opening import open_config
+        from jaxgpt.interop.opening import open_config, open_tokenizer
 
         with blamed_on("train.init_from"):
             model = dataclasses.asdict(open_config(source, warn))
+            has_tokenizer = open_tokenizer(source, _say_nothing) is not None
         settings = {f"model.{name}": value for name, value in model.items()}
+        if has_tokenizer:
+            settings["data.tokenizer"] = None
         layers.insert(len(layers) - (options.config is not None), (f"model {source}", settings))
     return layers
+
+
+def _say_nothing(message: str) -> None:
+    """Leave a warning to the run itself, which reads the tokenizer again."""

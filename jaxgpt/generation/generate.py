@@ -15,7 +15,7 @@ from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, WorkError
 from jaxgpt.model.functional import apply
 from jaxgpt.model.inputs import check_id_range
 
-from .sampling import NOT_FINITE, Sampling, choose
+from .sampling import NOT_FINITE, Sampling, Traced, choose
 
 ContextPolicy = Literal["stop", "crop"]
 _SMALLEST_WIDTH = 32  # narrower windows cost as much as this one and would each be compiled
@@ -43,6 +43,7 @@ def generate(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
+    drawable_ids: int | None = None,
     key: jax.Array,
     context_policy: ContextPolicy = "stop",
     execution: ExecutionConfig | None = None,
@@ -57,7 +58,8 @@ def generate(
             beginning of the target behind it.
         max_new_tokens: Tokens to append to each, at most.
         stop_ids: A prompt that has been given one of these ids gets no more; the id is kept.
-        temperature, top_k, top_p: See `Sampling`; temperature 0 is greedy.
+        temperature, top_k, top_p, drawable_ids: See `Sampling`; temperature 0 is greedy. A tokenizer's vocab_size as
+            drawable_ids keeps to ids that it can decode.
         key: A PRNG key; token i is drawn with fold_in(key, i).
         context_policy: "stop" refuses a prompt that would outgrow the context; "crop" lets the model see the last
             context_length ids only, so positions restart.
@@ -79,7 +81,9 @@ def generate(
         >>> [len(ids) for ids in result.ids]
         [3, 2]
     """
-    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p).traced(config.vocab_size)
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, drawable_ids=drawable_ids).traced(
+        config.vocab_size
+    )
     rows = _checked_prompts(config, prompts, max_new_tokens, context_policy)
     source = _checked_sources(config, sources, len(rows), context_policy)
     execution = execution or ExecutionConfig()
@@ -202,7 +206,7 @@ def _next_ids(
     source: Mapping[str, jax.Array],
     last_B: jax.Array,
     key: jax.Array,
-    sampling: tuple[jax.Array, jax.Array, jax.Array],
+    sampling: Traced,
 ) -> jax.Array:
     logits_BTV = apply(config, params, token_ids_BT, **source, execution=execution)
     last_BV = jnp.take_along_axis(logits_BTV, last_B[:, None, None], axis=1)[:, 0]

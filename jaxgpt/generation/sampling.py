@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from jaxgpt.config import RequestError
 
+Traced = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 NOT_FINITE = -1  # in place of a token, where there was no distribution to draw from
 
 
@@ -25,6 +26,7 @@ class Sampling:
         temperature: Divides the logits; 0 takes the most likely token, the lowest id on ties.
         top_k: Keep exactly the k most likely tokens; None or k >= V keeps all.
         top_p: Keep the smallest set of most likely tokens whose probability reaches p; at least one stays.
+        drawable_ids: Draw among the first N ids, those that a tokenizer has where the model has more; None means all.
 
     Raises:
         RequestError: a value that no distribution has.
@@ -37,6 +39,7 @@ class Sampling:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
+    drawable_ids: int | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
@@ -47,12 +50,26 @@ class Sampling:
             )
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise RequestError(f"top_p: expected above 0 and at most 1, got {self.top_p:g}; leave it out to keep all")
+        if self.drawable_ids is not None and not (
+            isinstance(self.drawable_ids, numbers.Integral) and self.drawable_ids >= 1
+        ):
+            raise RequestError(
+                f"drawable_ids: expected a whole number of at least 1, got {self.drawable_ids}; leave it out to draw "
+                "among all ids"
+            )
 
-    def traced(self, vocab_size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Return (temperature, k, p) as arrays, so that other values do not compile again."""
+    def traced(self, vocab_size: int) -> Traced:
+        """Return (temperature, k, p, number of ids to draw among) as arrays: other values do not compile again.
+
+        Raises:
+            RequestError: more ids to draw among than the model has.
+        """
+        drawable = vocab_size if self.drawable_ids is None else self.drawable_ids
+        if drawable > vocab_size:
+            raise RequestError(f"drawable_ids: the model has {vocab_size} ids, got {drawable}; use at most those")
         k = vocab_size if self.top_k is None else min(self.top_k, vocab_size)
         p = 1.0 if self.top_p is None else self.top_p
-        return jnp.float32(self.temperature), jnp.int32(k), jnp.float32(p)
+        return jnp.float32(self.temperature), jnp.int32(k), jnp.float32(p), jnp.int32(drawable)
 
 
 def kept_tokens(logits_BV: jax.Array, k: jax.Array, p: jax.Array) -> jax.Array:
@@ -76,15 +93,18 @@ def kept_tokens(logits_BV: jax.Array, k: jax.Array, p: jax.Array) -> jax.Array:
     return jnp.take_along_axis(kept_BV, rank_BV, axis=-1)
 
 
-def choose(logits_BV: jax.Array, key: jax.Array, temperature: jax.Array, k: jax.Array, p: jax.Array) -> jax.Array:
+def choose(
+    logits_BV: jax.Array, key: jax.Array, temperature: jax.Array, k: jax.Array, p: jax.Array, drawable: jax.Array
+) -> jax.Array:
     """Draw one token per row, [B]; a row whose logits are not all finite gives NOT_FINITE.
 
     Every row sees the same random numbers, so what a prompt gets does not depend on its neighbours.
     """
+    drawable_BV = jnp.where(jnp.arange(logits_BV.shape[-1]) < drawable, logits_BV, -jnp.inf)
     # Differences from the largest: divided by a tiny temperature they grow to -inf, where logits would all be inf.
-    below_BV = logits_BV - logits_BV.max(axis=-1, keepdims=True)
+    below_BV = drawable_BV - drawable_BV.max(axis=-1, keepdims=True)
     tempered_BV = below_BV / jnp.where(temperature == 0, 1, temperature)
     noise_V = jax.random.gumbel(key, logits_BV.shape[-1:])
     noisy_BV = jnp.where(kept_tokens(tempered_BV, k, p), tempered_BV + noise_V, -jnp.inf)
-    chosen_B = jnp.argmax(jnp.where(temperature == 0, logits_BV, noisy_BV), axis=-1)
+    chosen_B = jnp.argmax(jnp.where(temperature == 0, drawable_BV, noisy_BV), axis=-1)
     return jnp.where(jnp.isfinite(logits_BV).all(axis=-1), chosen_B, NOT_FINITE)

@@ -51,6 +51,7 @@ def write_targets(
         sources=sources,
         max_new_tokens=max_new_tokens,
         stop_ids={eos_id},
+        drawable_ids=tokenizer.vocab_size,
         key=key,
         execution=execution,
         **sampling,

@@ -8,17 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, some
-from jaxgpt.data.tokenizer import Tokenizer
+from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, blamed_on, some
+from jaxgpt.data.pickles import is_pickle
+from jaxgpt.data.tokenizer import Tokenizer, tokenizer_from_json
 from jaxgpt.model.buckets import count_parameters
 from jaxgpt.model.parameters import Params
 from jaxgpt.runs.directory import RunDirectory, is_run
+from jaxgpt.runs.manifest import check_vocabulary
 from jaxgpt.runs.saved import load_run
 
 from .architectures import Warn
 from .hugging_face import CONFIG_NAME, read_folder, read_folder_config
 from .llama2c import read_file, read_file_config
-from .tensors import is_pickle, refuse_pickle
+from .tensors import refuse_pickle
+from .text import read_tokenizer
 
 EXPECTED = "a run directory, a Hugging Face folder or a llama2.c file"
 
@@ -84,6 +87,9 @@ def open_model(path: str | Path, warn: Warn) -> Opened:
     with _readable(path):
         place = _place(path)
         reading = read_folder(place, warn) if place.is_dir() else read_file(place)
+    if reading.tokenizer is not None:
+        with blamed_on(str(path)):
+            check_vocabulary(reading.config.vocab_size, reading.tokenizer.vocab_size)
     return Opened(reading.config, reading.params, reading.tokenizer, ExecutionConfig(), 0, reading.source)
 
 
@@ -95,6 +101,17 @@ def open_config(path: str | Path, warn: Warn) -> ModelConfig:
     with _readable(path):
         place = _place(path)
         return read_folder_config(place, warn) if place.is_dir() else read_file_config(place)
+
+
+def open_tokenizer(path: str | Path, warn: Warn) -> Tokenizer | None:
+    """Return the tokenizer of the model at `path`, None where there is none, without reading its parameters."""
+    path = Path(path)
+    if is_run(path):
+        record = RunDirectory.open(path).manifest.tokenizer
+        return record and tokenizer_from_json(record)
+    with _readable(path):
+        place = _place(path)
+        return read_tokenizer(place, warn) if place.is_dir() else None
 
 
 @contextlib.contextmanager

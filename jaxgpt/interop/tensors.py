@@ -33,16 +33,6 @@ class Tensor(NamedTuple):
         return np.asarray(self.file.get_tensor(self.key), np.float32)
 
 
-def is_pickle(path: Path) -> bool:
-    """Return whether a file is a pickle, or a zip archive of one, as torch.save writes: by its first bytes.
-
-    The content decides and not the name, since `.bin` is the name of other files too.
-    """
-    with path.open("rb") as file:
-        first = file.read(2)
-    return first == b"PK" or (len(first) == 2 and first[0] == 0x80 and first[1] <= 5)
-
-
 def refuse_pickle(name: str) -> RequestError:
     """Return the refusal of a file that would have to be unpickled."""
     return RequestError(

@@ -55,7 +55,7 @@ class Manifest:
         command: the command line that started the run, or None when it was started from Python.
 
     Raises:
-        RequestError: no vocabulary size, or one that differs from the tokenizer's number of ids.
+        RequestError: no vocabulary size, or a tokenizer with more ids than that.
 
     Example:
         >>> from jaxgpt.config import ModelConfig
@@ -106,7 +106,7 @@ class Manifest:
 
         Raises:
             RequestError: no manifest, not whole JSON, another format, an unknown or ill-typed field, an
-                architecture or tokenizer edited since it was written, or a tokenizer of another size.
+                architecture or tokenizer edited since it was written, or a tokenizer with more ids than the model.
         """
         path = run_dir / FILE_NAME
         fields = _checked_fields(_parse(path), path)
@@ -136,12 +136,11 @@ def library_versions() -> dict[str, str]:
 
 
 def check_vocabulary(vocab_size: int, tokenizer_size: int) -> None:
-    """Refuse a model and a tokenizer whose numbers of ids differ."""
-    if vocab_size != tokenizer_size:
+    """Refuse a tokenizer with more ids than the model; it may have fewer, since many pad their tables."""
+    if tokenizer_size > vocab_size:
         raise RequestError(
-            f"model.vocab_size is {vocab_size}, but the tokenizer has {tokenizer_size} ids. A trained model needs "
-            "the one it was trained with. For a new model, --model.vocab_size none takes the size from the tokenizer "
-            "(a preset such as gpt2 fixes the vocabulary of that model)"
+            f"the tokenizer has {tokenizer_size} ids, the model only {vocab_size}; use the one that the "
+            "model was trained with"
         )
 
 

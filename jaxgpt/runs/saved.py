@@ -30,7 +30,7 @@ def save(path: str | Path, config: ModelConfig, params: Params, tokenizer: Any =
 
     Raises:
         RequestError: `path` holds something, the tree is not the architecture's (the first missing, surplus
-            and misshapen paths are named), or the tokenizer has another number of ids than the model.
+            and misshapen paths are named), or the tokenizer has more ids than the model.
         WorkError: the disk refused.
 
     Example:

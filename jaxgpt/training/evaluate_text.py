@@ -108,10 +108,7 @@ def evaluate_text(
         >>> result.rows, result.tokens, result.left_over
         (8, 18, 0)
     """
-    if (
-        tokenizer.vocab_size > config.model.vocab_size
-    ):  # fewer are none of the model's business: many pad their tables
-        check_vocabulary(config.model.vocab_size, tokenizer.vocab_size)
+    check_vocabulary(config.model.vocab_size, tokenizer.vocab_size)
     held = OBJECTIVES[config.model.family].hold(config, corpus, tokenizer, part, stride)
     rows = max(1, _TOKENS_PER_BATCH // config.model.context_length) if batch_size is None else batch_size
     if rows < 1:

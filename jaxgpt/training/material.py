@@ -58,20 +58,31 @@ def gather_material(config: RunConfig, existing: RunDirectory | None, warn: Warn
         config = dataclasses.replace(config, model=config.model.replace(vocab_size=model.vocab_size))
     if existing is not None:
         owner, trained = "this run", tokenizer_from_json(existing.manifest.tokenizer)
+        config = dataclasses.replace(
+            config, model=config.model.replace(vocab_size=existing.manifest.config.model.vocab_size)
+        )
         check_same_corpus(existing.manifest.data, corpus)
         named = None if named == existing.manifest.config.data.tokenizer else named  # its file may be gone by now
     tokenizer = choose_tokenizer(
         named, objective.words(corpus.text), roles=objective.roles, trained=trained, owner=owner
     )
-    config = with_absolute_paths(with_vocabulary(config, tokenizer))
+    config = with_absolute_paths(with_vocabulary(config, tokenizer, owner))
     return Material(config, corpus, tokenizer, objective.split(config, corpus, tokenizer), start)
 
 
-def with_vocabulary(config: RunConfig, tokenizer: Tokenizer) -> RunConfig:
-    """Fill in `model.vocab_size` from the tokenizer; a differing explicit one is refused."""
-    size = tokenizer.vocab_size
-    if config.model.vocab_size is not None:
-        check_vocabulary(config.model.vocab_size, size)
+def with_vocabulary(config: RunConfig, tokenizer: Tokenizer, owner: str | None) -> RunConfig:
+    """Return the config with `model.vocab_size`: that of the parameters' owner, for fresh ones the tokenizer's."""
+    given, size = config.model.vocab_size, tokenizer.vocab_size
+    if owner is not None:
+        with blamed_on(owner):
+            check_vocabulary(given, size)
+        return config
+    if given not in (None, size):
+        raise RequestError(
+            f"model.vocab_size is {given}, but the tokenizer has {size} ids; a new model has as many ids as its "
+            "tokenizer: --model.vocab_size none takes the size from the tokenizer (a preset such as gpt2 fixes the "
+            "vocabulary of that model)"
+        )
     return dataclasses.replace(config, model=config.model.replace(vocab_size=size))
 
 

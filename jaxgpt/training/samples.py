@@ -49,6 +49,7 @@ def _continued(material: Material, params: Params) -> list[str]:
         [prompt.tolist()],
         max_new_tokens=config.train.sample_tokens,
         temperature=_TEMPERATURE,
+        drawable_ids=material.tokenizer.vocab_size,
         key=random_key(config.train.seed),
         context_policy="crop",
         execution=config.execution,

@@ -143,9 +143,9 @@ def test_a_model_without_a_text_or_a_tokenizer_says_which_option_names_it(refusa
     (tmp_path / "vocab.json").write_text(json.dumps(sorted(set(TEXT))))
     named = measured("bare", "--data", "text.txt", "--tokenizer", "vocab.json")
     assert named["nats_per_token"] == measured(saved, "--data", "text.txt")["nats_per_token"]
-    (tmp_path / "fewer.json").write_text(json.dumps(sorted(set(TEXT))[:-1]))
-    message = refusal("eval", "bare", "--data", "text.txt", "--tokenizer", "fewer.json")
-    assert message.startswith("--tokenizer fewer.json: model.vocab_size is 9, but the tokenizer has 8 ids.")
+    (tmp_path / "more.json").write_text(json.dumps([*sorted(set(TEXT)), "x"]))
+    message = refusal("eval", "bare", "--data", "text.txt", "--tokenizer", "more.json")
+    assert message.startswith("--tokenizer: the tokenizer has 10 ids, the model only 9; use the one that the model")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from small_models import random_parameters
 
 import jaxgpt
+from jaxgpt.cli.generate import _room
 from jaxgpt.data.tokenizer import CharacterTokenizer
 from jaxgpt.data.tokenizer.special import with_roles
 from jaxgpt.generation.fill import fill
@@ -55,12 +56,45 @@ def test_an_encoder_decoder_writes_a_target_for_each_source(command, models):
     assert [result["text"][0] for result in results] == ["w", "o"]
 
 
+@pytest.fixture(scope="module")
+def ending(tmp_path_factory):
+    """(path, tokenizer) of a decoder that ends at once: its head's bias sees to it."""
+    tokenizer = with_roles(TEXT, ["bos", "eos"])
+    config = jaxgpt.ModelConfig(
+        vocab_size=tokenizer.vocab_size + 3, context_length=300, width=8, layers=1, heads=2, head_bias=True
+    )
+    params, path = random_parameters(config), tmp_path_factory.mktemp("ending") / "model"
+    params["lm_head"]["bias"][tokenizer.special_ids["eos"]] = 100
+    jaxgpt.save(path, config, params, tokenizer)
+    return path, tokenizer
+
+
+@pytest.mark.parametrize(("options", "start"), [(["--bos"], ["bos"]), ([], [])], ids=["bos", "plain"])
+def test_a_decoder_stops_at_its_end_token_and_special_tokens_at_the_ends_are_not_text(
+    command, ending, options, start
+):
+    path, tokenizer = ending
+    code, out, err = command("generate", path, "--prompt", "he", *options, "--json")
+    assert (code, err) == (0, "")
+    special = tokenizer.special_ids
+    ids = [*(special[role] for role in start), *TEXT.encode("he").tolist(), special["eos"]]
+    assert json.loads(out)["results"] == [{"prompt": "he", "text": "he", "ids": ids}]
+    assert command("generate", path, "--bos", "--temperature", 0)[1] == "\n"  # an end behind a start: no text
+
+
+def test_a_decoder_with_a_long_context_appends_256_tokens_by_default():
+    assert _room(300, [[1] * 44, [1]]) == 256
+    assert _room(300, [[1] * 45, [1]]) == 255
+
+
 def test_a_decoder_may_begin_with_its_start_token(command, models):
     path, *_ = models["decoder"]
-    with_bos, without = (command("generate", path, "--prompt", "he", *extra)[1] for extra in (["--bos"], []))
-    assert with_bos.startswith("<bos>he")
-    assert without.startswith("he")
-    assert command("generate", path, "--bos", "--max-new-tokens", 2)[1].startswith("<bos>")
+    begun = [("--prompt", "he", "--bos"), ("--prompt", "he"), ("--bos",)]
+    answers = [json.loads(command("generate", path, *options, "--json")[1])["results"][0] for options in begun]
+    bos, he = TEXT.vocab_size, TEXT.encode("he").tolist()
+    assert [answer["ids"][:3] for answer in answers[:2]] == [[bos, *he], [*he, answers[1]["ids"][2]]]
+    assert answers[2]["ids"][0] == bos
+    assert [answer["text"][:2] for answer in answers[:2]] == ["he", "he"]
 
 
 @pytest.mark.parametrize(

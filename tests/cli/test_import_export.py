@@ -75,6 +75,15 @@ def test_an_architecture_that_no_layout_holds_is_refused_and_nothing_is_left(com
     assert not (tmp_path / "ours").exists()
 
 
+def test_a_folder_with_a_padded_vocabulary_becomes_a_run(command, tmp_path):
+    folder = foreign_folder(tmp_path)
+    (folder / "vocab.json").write_text(json.dumps(CHARACTERS[:5]))
+    assert command("import", "theirs", "run")[0] == 0
+    config, _, tokenizer = jaxgpt.load(tmp_path / "run")
+    assert (config.vocab_size, tokenizer.vocab_size) == (7, 5)
+    assert command("generate", "run", "--prompt", "a", "--seed", 3, "--max-new-tokens", 4)[0] == 0
+
+
 @pytest.mark.ci
 def test_training_starts_from_a_folder(command, tmp_path):
     foreign_folder(tmp_path)

@@ -129,7 +129,7 @@ def text_file(tmp_path):
 
 def test_a_preset_with_the_vocabulary_of_its_model_says_how_to_take_the_texts(refusal, text_file):
     message = refusal("train", "--preset", "minigpt", "--data.path", text_file)
-    assert message.startswith("model.vocab_size is 5, but the tokenizer has 8 ids.")
+    assert message.startswith("model.vocab_size is 5, but the tokenizer has 8 ids; a new model has as many")
     assert "--model.vocab_size none takes the size from the tokenizer (a preset such as gpt2 fixes the" in message
 
 
@@ -151,6 +151,15 @@ def test_a_fine_tuning_that_asks_for_another_architecture_is_refused(refusal, tm
     (tmp_path / "a.toml").write_text(f"[model]\nwidth = 16\n[train]\ninit_from = '{saved}'")
     message = refusal("train", "--config", "a.toml", "--data.path", "text.txt")
     assert message.startswith(f"train.init_from {saved} has model.width = 8, this run asks for 16")
+
+
+def test_a_model_brings_its_tokenizer_over_the_preset_s_but_not_over_one_that_is_named(refusal, tmp_path, saved):
+    (tmp_path / "text.txt").write_text("hello world\n")  # too short, which is only seen once it is encoded
+    (tmp_path / "a.toml").write_text("[data]\ntokenizer = 'bytes'")
+    arguments = ("train", "--preset", "gpt2", "--train.init_from", saved, "--data.path", "text.txt")
+    assert refusal(*arguments).startswith("the training split has ")
+    for named in (("--data.tokenizer", "bytes"), ("--config", "a.toml")):
+        assert refusal(*arguments, *named).startswith("data.tokenizer has 256 ids, ")
 
 
 @pytest.mark.parametrize("place", ["before", "after"])

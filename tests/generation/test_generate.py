@@ -53,6 +53,13 @@ def test_a_cropped_context_is_the_last_ids_from_position_0(length, temperature):
     assert result == [naive(start, 8, temperature)]
 
 
+@pytest.mark.parametrize("temperature", [0, 5])
+def test_only_drawable_ids_are_appended(temperature):
+    start = prompt(3)
+    new = {count: continued([start], 8, temperature=temperature, drawable_ids=count)[0][3:] for count in (2, 11)}
+    assert set(new[2]) <= {0, 1} < set(new[11]) | {0, 1}
+
+
 def test_a_prompt_may_fill_the_context_to_the_last_token():
     start = prompt(35)
     assert len(continued([start], 5, temperature=0)[0]) == CONFIG.context_length

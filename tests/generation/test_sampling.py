@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from jaxgpt.config import RequestError
-from jaxgpt.generation.sampling import Sampling, choose, kept_tokens
+from jaxgpt.generation.sampling import NOT_FINITE, Sampling, choose, kept_tokens
 
 PROBABILITIES = np.array([0.5, 0.3, 0.15, 0.05])
 V = 8
@@ -18,7 +18,7 @@ KEYS = jax.random.split(jax.random.key(7), 20_000)
 LOGITS = arrays(np.float32, V, elements=st.integers(-20, 20).map(lambda i: i / 4))
 compiled_kept = jax.jit(kept_tokens)
 compiled_choose = jax.jit(choose)
-choose_often = jax.jit(jax.vmap(choose, in_axes=(None, 0, None, None, None)))
+choose_often = jax.jit(jax.vmap(choose, in_axes=(None, 0, None, None, None, None)))
 
 
 def softmax(logits):
@@ -40,7 +40,7 @@ def filtered(logits, k, p):
 
 
 def kept(logits, **options):
-    _, k, p = Sampling(**options).traced(len(logits))
+    _, k, p, _ = Sampling(**options).traced(len(logits))
     return np.flatnonzero(compiled_kept(jnp.asarray(logits)[None], k, p)[0]).tolist()
 
 
@@ -57,6 +57,7 @@ def drawn(logits, keys=KEYS, **options):
         ({"temperature": -0.1}, r"temperature: expected a number of at least 0, got -0\.1"),
         ({"temperature": float("nan")}, "temperature: expected a number of at least 0, got nan"),
         ({"temperature": float("inf")}, "temperature: expected a number of at least 0, got inf"),
+        ({"drawable_ids": 0}, "drawable_ids: expected a whole number of at least 1, got 0; leave it out to draw"),
         ({"top_k": 0}, "top_k: expected a whole number of at least 1, got 0; leave it out to keep all"),
         ({"top_k": -3}, "top_k: expected a whole number of at least 1, got -3"),
         ({"top_k": 2.5}, r"top_k: expected a whole number of at least 1, got 2\.5"),
@@ -159,3 +160,21 @@ def test_other_values_of_temperature_k_and_p_do_not_compile_again():
     for options in ({}, {"temperature": 0}, {"temperature": 0.5, "top_k": 3}, {"top_k": 1, "top_p": 0.2}):
         fresh(jnp.zeros((2, V)), KEYS[0], *Sampling(**options).traced(V))
     assert fresh._cache_size() == 1
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0}, {"temperature": 3.0}, {"top_k": 3}, {"top_p": 0.5}], ids=str)
+def test_ids_that_may_not_be_drawn_never_are_and_the_others_as_if_there_were_no_more(options):
+    logits = np.log([0.1, 0.2, 0.1, 0.6])
+    assert set(drawn(logits, drawable_ids=3, **options)) <= {0, 1, 2}
+    shares = np.bincount(drawn(logits, drawable_ids=3), minlength=4) / len(KEYS)
+    assert np.abs(shares - [0.25, 0.5, 0.25, 0]).max() < 0.02
+
+
+def test_more_ids_to_draw_among_than_there_are_are_refused():
+    with pytest.raises(RequestError, match=r"drawable_ids: the model has 8 ids, got 9"):
+        Sampling(drawable_ids=9).traced(V)
+
+
+def test_logits_that_are_not_finite_are_an_error_wherever_they_stand():
+    row_BV = jnp.zeros((1, V)).at[0, 7].set(jnp.nan)
+    assert int(compiled_choose(row_BV, KEYS[0], *Sampling(drawable_ids=3).traced(V))[0]) == NOT_FINITE

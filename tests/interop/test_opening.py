@@ -10,7 +10,7 @@ from small_models import SMALL, random_parameters
 import jaxgpt
 from jaxgpt import ExecutionConfig, RequestError
 from jaxgpt.data.tokenizer import CharacterTokenizer
-from jaxgpt.interop.opening import load, open_config, open_model
+from jaxgpt.interop.opening import load, open_config, open_model, open_tokenizer
 
 CHARACTERS = ["a", "b", "c", "d", "e", "f", "g"]
 
@@ -49,6 +49,25 @@ def test_a_hugging_face_folder_loads_with_its_tokenizer(folder):
     assert (
         opened.words(tokenizer) == "Hugging Face gpt2 folder, 28 keys, float32, 544 parameters, tokenizer with 7 ids"
     )
+
+
+def test_the_tokenizer_is_read_without_the_weights(folder, tmp_path, llama2c_file):
+    path = folder(GPT2)
+    assert open_tokenizer(path, pytest.fail) is None
+    jaxgpt.save(tmp_path / "run", SMALL, random_parameters(SMALL), CharacterTokenizer(("a", "b")))
+    assert open_tokenizer(tmp_path / "run", pytest.fail) == CharacterTokenizer(("a", "b"))
+    (path / "vocab.json").write_text(json.dumps(CHARACTERS))
+    assert open_tokenizer(path, pytest.fail) == CharacterTokenizer(tuple(CHARACTERS))
+    assert open_tokenizer(llama2c_file("model.bin"), pytest.fail) is None
+
+
+def test_a_folder_may_pad_its_vocabulary_but_have_no_id_that_the_model_lacks(folder):
+    path = folder(GPT2, gpt2_arrays())
+    (path / "vocab.json").write_text(json.dumps(CHARACTERS[:5]))
+    assert load(path, warn=pytest.fail)[2].vocab_size == 5
+    (path / "vocab.json").write_text(json.dumps([*CHARACTERS, "h"]))
+    with pytest.raises(RequestError, match=r"folder: the tokenizer has 8 ids, the model only 7"):
+        load(path)
 
 
 def test_a_tokenizer_that_cannot_be_read_costs_a_warning_and_not_the_weights(folder):

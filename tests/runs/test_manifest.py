@@ -121,10 +121,12 @@ def test_a_changed_training_section_is_read_as_it_is(edit):
     assert edit(lambda document: document["config"]["train"].update(steps=9)).config.train.steps == 9
 
 
-def test_a_tokenizer_of_another_size_is_refused(manifest, tmp_path):
-    larger = manifest.config.model.replace(vocab_size=20)
-    with pytest.raises(RequestError, match=r"vocab_size is 20, but the tokenizer has 8 ids"):
-        dataclasses.replace(manifest, config=RunConfig(model=larger))
+def test_a_model_may_have_more_ids_than_its_tokenizer_but_not_fewer(manifest):
+    model = manifest.config.model
+    padded = dataclasses.replace(manifest, config=RunConfig(model=model.replace(vocab_size=20)))
+    assert padded.config.model.vocab_size == 20
+    with pytest.raises(RequestError, match=r"the tokenizer has 8 ids, the model only 7; use the one that the model"):
+        dataclasses.replace(manifest, config=RunConfig(model=model.replace(vocab_size=7)))
 
 
 def test_a_model_without_a_vocabulary_size_is_refused():

@@ -69,9 +69,9 @@ def test_a_tree_of_another_dtype_is_refused(tmp_path, config, params):
         save(tmp_path / "model", config, halved)
 
 
-def test_a_tokenizer_of_another_size_is_refused(tmp_path, config, params):
-    with pytest.raises(RequestError, match="vocab_size is 8, but the tokenizer has 3 ids"):
-        save(tmp_path / "model", config, params, CharacterTokenizer.train("abc"))
+def test_a_tokenizer_with_more_ids_than_the_model_is_refused(tmp_path, config, params):
+    with pytest.raises(RequestError, match="the tokenizer has 9 ids, the model only 8"):
+        save(tmp_path / "model", config, params, CharacterTokenizer.train("abcdefghi"))
     assert not (tmp_path / "model").exists()
 
 

@@ -150,7 +150,7 @@ def test_a_text_below_one_context_is_read_in_one_shorter_window(characters):
 
 def test_a_tokenizer_with_more_ids_than_the_model_is_refused(characters):
     larger = with_roles(characters.tokenizer, ["bos"])
-    with pytest.raises(RequestError, match=f"but the tokenizer has {larger.vocab_size} ids"):
+    with pytest.raises(RequestError, match=f"the tokenizer has {larger.vocab_size} ids, the model only"):
         evaluate_text(characters.config, characters.params, Corpus.of(TEXT, "a text"), larger)
 
 

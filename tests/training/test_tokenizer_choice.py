@@ -42,6 +42,17 @@ def model(tmp_path):
     return save
 
 
+@pytest.fixture
+def table_of(tmp_path):
+    """Return a function that writes a tokenizer of so many characters and returns its path."""
+
+    def write(count):
+        (tmp_path / "vocab.json").write_text(json.dumps([chr(i) for i in range(count)]))
+        return str(tmp_path / "vocab.json")
+
+    return write
+
+
 def test_a_run_takes_the_tokenizer_that_it_names(tiny, text_file):
     assert material(tiny()).tokenizer == CharacterTokenizer.train(text_file.read_text())
     named = material(tiny({"data.tokenizer": "bytes"}))
@@ -88,13 +99,22 @@ def test_fine_tuning_keeps_the_tokenizer_and_refuses_another(tiny, model):
         material(tiny(base | {"data.tokenizer": "characters"}))
 
 
-def test_fine_tuning_a_model_without_a_tokenizer_needs_its_name(tiny, model):
+def test_fine_tuning_a_model_without_a_tokenizer_needs_its_name(tiny, model, table_of):
     base = {"train.init_from": model(None, 256)}
     with pytest.raises(RequestError, match=r"base holds no tokenizer; name the one it was trained with in data\."):
         material(tiny(base))
     assert material(tiny(base | {"data.tokenizer": "bytes"})).tokenizer == ByteTokenizer()
-    with pytest.raises(RequestError, match=r"model.vocab_size is 256, but the tokenizer has 28 ids"):
-        material(tiny(base | {"data.tokenizer": "characters"}))
+    with pytest.raises(RequestError, match=r"base: the tokenizer has 259 ids, the model only 256"):
+        material(tiny(base | {"data.tokenizer": table_of(259)}))
+
+
+def test_fine_tuning_keeps_the_number_of_ids_of_a_padded_vocabulary_and_so_does_its_continuation(
+    tiny, model, text_file
+):
+    tokenizer = CharacterTokenizer.train(text_file.read_text())
+    first = material(tiny({"train.init_from": model(tokenizer, 32)}))
+    assert (first.config.model.vocab_size, first.tokenizer.vocab_size) == (32, 28)
+    assert material(tiny(), manifest_of(first)).config.model.vocab_size == 32
 
 
 def test_the_manifest_carries_a_large_tokenizer_last(begun, tmp_path):

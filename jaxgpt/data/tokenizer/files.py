@@ -10,6 +10,7 @@ from typing import Any
 
 from jaxgpt.config import RequestError
 
+from ..pickles import is_pickle
 from .characters import CharacterTokenizer
 from .gpt2 import BYTE_SYMBOLS, Gpt2Tokenizer, is_gpt2_merges, merge_pairs
 from .protocol import Tokenizer
@@ -19,7 +20,8 @@ READABLE = "a tokenizer.json, vocab.json with merges.txt, GPT-2's vocab.bpe, or 
 _IN_FOLDERS = ("tokenizer.json", "vocab.json", "vocab.bpe", "merges.txt")  # the first that is there is read
 _VOCABULARY_BESIDE = {"merges.txt": "vocab.json", "vocab.bpe": "encoder.json"}
 _SENTENCEPIECE = (".model",)
-_PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin")
+_PICKLES = (".pkl", ".pickle", ".pt", ".pth")
+_LLAMA2C = (".bin",)
 _FOREIGN = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "tokenizer.pkl", "meta.pkl")
 
 
@@ -158,10 +160,15 @@ def _refuse_foreign(path: Path) -> None:
             f"{path} looks like a SentencePiece model, which is not read; give the tokenizer.json of the same "
             "tokenizer (transformers writes one: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER))"
         )
-    if path.suffix in _PICKLES:
+    if path.suffix in _PICKLES or is_pickle(path):
         raise RequestError(
             f"{path} looks like a pickle, which can run code when it is opened, so it is not; give {READABLE} (of a "
             "table of characters: write them to vocab.json, in the order of their ids)"
+        )
+    if path.suffix in _LLAMA2C:
+        raise RequestError(
+            f"{path} looks like llama2.c's tokenizer file, which is not read; give the tokenizer.json of the same "
+            "tokenizer"
         )
 
 

@@ -147,9 +147,21 @@ def test_a_folder_whose_tokenizer_cannot_be_read_is_refused_with_the_file(refusa
     assert words in message
 
 
-@pytest.mark.parametrize("name", ["tok.model", "tok.pkl", "tok.pickle", "tokenizer.bin", "tok.pt"])
+@pytest.mark.parametrize("name", ["tok.model", "tok.pkl", "tok.pickle", "tok.pt"])
 def test_files_that_are_not_opened_are_refused_by_their_names_alone(refusal, tmp_path, name):
     assert f"{tmp_path / name} looks like a " in refusal(tokenizer_from_path, tmp_path / name)
+
+
+def test_a_bin_file_is_judged_by_its_content(refusal, tmp_path):
+    path = tmp_path / "tok.bin"
+    path.write_bytes(b"\x07\0\0\0" + bytes(8))  # the longest token, then a score and a length
+    message = refusal(tokenizer_from_path, path)
+    assert message.startswith(
+        f"{path} looks like llama2.c's tokenizer file, which is not read; give the tokenizer.js"
+    )
+    for start in (b"PK\x03\x04", b"\x80\x04"):
+        path.write_bytes(start + bytes(8))
+        assert f"{path} looks like a pickle" in refusal(tokenizer_from_path, path)
 
 
 def test_a_file_that_cannot_be_read_is_refused(refusal, tmp_path):

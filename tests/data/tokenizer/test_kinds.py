@@ -7,6 +7,7 @@ import pytest
 from jaxgpt.data import (
     ByteTokenizer,
     CharacterTokenizer,
+    JsonTokenizer,
     check_same_tokenizer,
     choose_tokenizer,
     make_tokenizer,
@@ -95,6 +96,22 @@ def test_a_tokenizer_of_another_meaning_is_refused_with_the_first_difference(ref
     message = refusal(check_same_tokenizer, AB, found, "a run")
     assert words in message
     assert message.endswith("leave data.tokenizer out, the one it was trained with comes along")
+
+
+def test_the_same_ids_with_other_rules_for_a_text_are_refused(refusal, learned):
+    document = json.loads(learned.document) | {"normalizer": {"type": "Lowercase"}}
+    lower = JsonTokenizer.of(json.dumps(document))
+    assert lower.fingerprint() == learned.fingerprint()
+    message = refusal(check_same_tokenizer, learned, lower, "a run")
+    assert message.startswith("data.tokenizer has the ids that a run was trained with, but other rules for a text")
+
+
+def test_without_a_text_the_characters_are_no_kind(refusal):
+    message = refusal(make_tokenizer, "characters", None, option="--tokenizer")
+    assert message.startswith(
+        "--tokenizer: 'characters' is neither a kind nor a file (kinds: bytes, gpt2; or the path"
+    )
+    assert make_tokenizer("bytes", None) == ByteTokenizer()
 
 
 def test_fresh_parameters_take_the_named_tokenizer_or_the_texts_characters():
