@@ -164,7 +164,7 @@ def test_a_model_without_a_text_or_a_tokenizer_says_which_option_names_it(refusa
         (["--stride", "some"], "argument --stride: expected a whole number, got 'some'"),
         (["--batch-size", "0"], "the batch size should be at least 1, got 0"),
         (["--data", "absent.txt"], "--data: cannot read 'absent.txt': No such file or directory"),
-        (["--split", "val", "--validation-fraction", "0.005"], "the validation split has 1 tokens, but one window of"),
+        (["--split", "val", "--validation-fraction", "0.005"], "the validation split has 1 tokens, but one window"),
         (["--strid", "3"], "unknown option '--strid'; did you mean '--stride'? (see jaxgpt eval --help)"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
