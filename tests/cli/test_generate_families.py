@@ -56,6 +56,13 @@ def test_an_encoder_decoder_writes_a_target_for_each_source(command, models):
     assert [result["text"][0] for result in results] == ["w", "o"]
 
 
+def test_no_id_of_a_target_lies_outside_the_tokenizer_where_the_model_has_more(models):
+    _, config, params, _ = models["encoder_decoder"]
+    fewer = with_roles(CharacterTokenizer(("a", "b")), ["bos", "eos"])
+    targets = write_targets(config, params, fewer, [[0], [1], [0, 1]], temperature=5.0, key=KEY)
+    assert {token for ids in targets for token in ids} <= set(range(fewer.vocab_size))
+
+
 @pytest.fixture(scope="module")
 def ending(tmp_path_factory):
     """(path, tokenizer) of a decoder that ends at once: its head's bias sees to it."""

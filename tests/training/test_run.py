@@ -78,6 +78,7 @@ def test_the_sample_puts_the_parameters_on_one_device_once(tiny, monkeypatch, ca
     seen = []
 
     def generate(config, params, prompts, **options):
+        assert options["drawable_ids"] == material.tokenizer.vocab_size
         seen.extend(jax.tree.leaves(params))
         return Generation(prompts)
 
