@@ -14,7 +14,7 @@ from jaxgpt.model.functional import apply
 from jaxgpt.ops.keys import random_key
 
 from .generate import check_ids, padded
-from .sampling import NOT_FINITE, Sampling, choose
+from .sampling import NOT_FINITE, Sampling, Traced, choose
 
 
 def fill(
@@ -90,7 +90,7 @@ def _filled(
     is_real_BT: jax.Array,
     mask_id: int,
     key: jax.Array,
-    sampling: tuple[jax.Array, jax.Array, jax.Array],
+    sampling: Traced,
 ) -> jax.Array:
     logits_BTV = apply(config, params, token_ids_BT, mask_BT=is_real_BT, execution=execution)
     others = jnp.arange(config.vocab_size - 1)
