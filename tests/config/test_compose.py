@@ -144,6 +144,7 @@ def make_model_agree(model, draw):
     model["head_size"] = 2 * draw(st.integers(1, 32))
     if draw(st.booleans()):
         model["width"], model["head_size"] = 2 * model["heads"] * draw(st.integers(1, 64)), None
+    model["rope_factor"] = draw(st.floats(1.5, 100))
     model["rope_original_context"] = draw(st.integers(1, 10_000))
     model["rope_high_rotations"] = model["rope_low_rotations"] + draw(st.integers(1, 10))
     for field in dataclasses.fields(ModelConfig):

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import reference_numpy
 from small_models import ARCHITECTURES, random_batch, random_ids, random_parameters
 
@@ -31,6 +32,7 @@ def test_jit_takes_the_config_as_an_argument_or_as_a_static_one():
     close(jax.jit(jaxgpt.apply, static_argnums=0)(CONFIG, PARAMS, IDS), plain)
 
 
+@pytest.mark.ci
 def test_vmap_over_a_batch_of_keys_is_init_of_each():
     config = CONFIG.replace(ffn_width=12)
     keys = jax.random.split(jax.random.key(0), 2)
@@ -45,6 +47,7 @@ def test_vmap_over_a_batch_of_parameter_trees_is_loss_and_gradient_of_each():
     close(jax.tree.map(lambda leaf: leaf[1], together), loss_and_gradients(trees[1]))
 
 
+@pytest.mark.ci
 def test_vmap_over_a_stack_of_batches_and_dropout_keys():
     config = CONFIG.replace(residual_dropout=0.5)
     batches = jax.tree.map(lambda *x: np.stack(x), BATCH, random_batch(CONFIG, seed=1))
@@ -73,6 +76,7 @@ def test_scan_over_steps_of_descent_is_a_loop_over_them():
     assert losses[2] < losses[0]
 
 
+@pytest.mark.ci
 def test_checkpoint_and_forward_mode_agree_with_reverse_mode():
     tangent = jax.tree.map(lambda p: RNG.standard_normal(p.shape).astype(np.float32), PARAMS)
 

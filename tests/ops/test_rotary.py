@@ -77,7 +77,9 @@ def test_what_cannot_be_stretched_is_refused():
     with pytest.raises(RequestError, match=r"needs model\.rope_original_context"):
         CONFIG.replace(rope_scaling="yarn", rope_factor=2.0)
     with pytest.raises(RequestError, match="rope_low_rotations 4 is not below"):
-        CONFIG.replace(rope_scaling="llama3", rope_original_context=64, rope_low_rotations=4.0)
+        CONFIG.replace(rope_scaling="llama3", rope_factor=2.0, rope_original_context=64, rope_low_rotations=4.0)
+    with pytest.raises(RequestError, match=r"with model\.rope_factor 1 stretches nothing"):
+        CONFIG.replace(rope_scaling="linear")
     with pytest.raises(RequestError, match=r"each head has 3; make model\.head_size even"):
         CONFIG.replace(head_size=3)
 

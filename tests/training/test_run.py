@@ -89,6 +89,7 @@ def test_the_sample_puts_the_parameters_on_one_device_once(tiny, monkeypatch, ca
     assert len(seen) > 10
 
 
+@pytest.mark.ci
 def test_the_logged_validation_loss_is_the_loss_of_the_saved_model(tiny, run):
     train(tiny(), out=run)
     config, params, tokenizer = jaxgpt.load(run)
@@ -141,6 +142,7 @@ def test_a_text_no_longer_than_the_context_is_refused_with_both_numbers(tiny, ru
     assert not run.exists()
 
 
+@pytest.mark.ci
 def test_fine_tuning_starts_from_the_parameters_of_another_run(tiny, run, tmp_path):
     train(tiny({"train.steps": 60, "optimizer.learning_rate": 0.02}), out=run)
     train(tiny({"train.init_from": str(run)}), out=tmp_path / "tuned")
