@@ -205,6 +205,7 @@ def shakespeare(test_data):
     return [folder / "hf", "--tokenizer", folder / "vocab.json"], expected
 
 
+@pytest.mark.ci
 def test_a_gpt2_of_others_reaches_the_validation_loss_that_they_found(measured, shakespeare, shakespeare_path):
     arguments, expected = shakespeare
     result = measured(*arguments, "--data", shakespeare_path, "--split", "val")

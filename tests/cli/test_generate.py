@@ -184,6 +184,7 @@ def test_a_run_whose_only_checkpoint_is_gone_is_a_failure_of_the_work(command, t
     assert err.count("\n") == 1
 
 
+@pytest.mark.ci
 def test_a_process_prints_the_text_and_nothing_else(tmp_path, saved, expected):
     done = run_program(
         "generate", saved, "--prompt", "hello", "--temperature", 0, "--max-new-tokens", 6, cwd=tmp_path

@@ -22,7 +22,7 @@ def trace_of(params):
     return {name: np.asarray(array) for name, array in seen.items()}
 
 
-@pytest.fixture(scope="module", params=["the lesson's weights", "random weights"])
+@pytest.fixture(scope="module", params=["the lesson's weights", pytest.param("random weights", marks=pytest.mark.ci)])
 def params(request):
     if request.param == "random weights":
         return jax.tree.map(jax.numpy.asarray, random_parameters(lesson_config(), seed=3))

@@ -88,6 +88,7 @@ def test_masks_are_filled_with_the_likeliest_tokens_of_each_row_alone():
         assert answer == [int(scores.argmax()) if i == MASK else i for i, scores in zip(row, logits, strict=True)]
 
 
+@pytest.mark.ci
 def test_at_a_high_temperature_every_token_is_drawn_but_the_mask():
     many = [fill(ENCODER, ENCODER_PARAMS, [[MASK] * 6], mask_id=MASK, temperature=1e6, key=k)[0]
             for k in jax.random.split(KEY, 40)]  # fmt: skip

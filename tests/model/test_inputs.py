@@ -89,6 +89,7 @@ def test_gradients_are_finite_when_a_row_is_nothing_but_padding():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
 
 
+@pytest.mark.ci
 def test_cross_attention_drops_with_keys_of_its_own():
     config = PAIRS.replace(layers=1, attention_dropout=0.5, residual_dropout=0.5)
     params, inputs = random_parameters(config), random_inputs(config)

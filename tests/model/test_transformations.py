@@ -60,6 +60,7 @@ def test_vmap_over_a_stack_of_batches_and_dropout_keys():
     close(together[0], jax.jit(one)(BATCH, keys[0]))
 
 
+@pytest.mark.ci
 def test_scan_over_steps_of_descent_is_a_loop_over_them():
     def step(params, _):
         value, gradient = jax.value_and_grad(only_loss)(params)

@@ -67,7 +67,7 @@ def test_the_batches_count_unequally():
     assert 0 in counts
 
 
-@pytest.mark.parametrize("count", [2, 8])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.ci), 8])
 def test_gradients_and_loss_of_micro_batches_are_those_of_the_batch(count):
     expected, loss = mean_gradient(split_micro_batches(BATCHES[0], 1))
     gradient, micro_loss = mean_gradient(split_micro_batches(BATCHES[0], count))
@@ -75,6 +75,7 @@ def test_gradients_and_loss_of_micro_batches_are_those_of_the_batch(count):
     assert float(micro_loss) == pytest.approx(float(loss), rel=1e-6)
 
 
+@pytest.mark.ci
 def test_gradients_of_the_batch_are_those_of_the_mean_loss():
     gradient, loss = mean_gradient(split_micro_batches(BATCHES[0], 4))
     value, expected = jax.jit(jax.value_and_grad(lambda params: jaxgpt.loss(CONFIG, params, BATCHES[0])[0]))(PARAMS)
@@ -97,6 +98,7 @@ def test_the_biases_of_the_keys_have_no_gradient_but_rounding():
     assert largest(keys(gradient)["bias"]) <= 1e-6 * largest(gradient)
 
 
+@pytest.mark.ci
 def test_parameters_after_three_steps_of_default_adamw_differ_by_little_of_the_learning_rate():
     # Its epsilon of 1e-8 lets Adam blow rounding up to steps where the gradient itself is zero: in the keys' biases.
     one, four = trained(adamw(1e-8), 1), trained(adamw(1e-8), 4)

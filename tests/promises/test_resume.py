@@ -41,9 +41,10 @@ def uninterrupted(settings, tmp_path_factory):
     return train(apply_settings(RunConfig(), settings, "test"), out=out), read_metrics(out / "metrics.jsonl")
 
 
-@pytest.mark.parametrize(
-    "stops", [[3, 20, 33], *(pytest.param([step], marks=pytest.mark.ci) for step in (1, 5, 8))], ids=str
-)
+STOPS = [[3, 20, 33], *(pytest.param([step], marks=pytest.mark.ci) for step in (1, 5, 8))]
+
+
+@pytest.mark.parametrize("stops", STOPS, ids=str)
 def test_a_run_stopped_anywhere_ends_bit_for_bit_as_if_it_had_not_been(settings, uninterrupted, tmp_path, stops):
     for stop in [*stops, None]:
         config = apply_settings(RunConfig(), settings | {"train.stop_after": stop}, "test")

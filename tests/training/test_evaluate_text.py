@@ -232,6 +232,7 @@ def as_text(pairs):
     return "".join(f"{source}\t{target}\n" for source, target in pairs)
 
 
+@pytest.mark.ci
 def test_pairs_are_measured_on_target_and_end_and_on_what_is_written(writer, pairs):
     result = writer.evaluate(text=as_text(pairs), batch_size=2)
     nats = sum(writer.nats_by_hand(*pair) for pair in pairs)

@@ -76,9 +76,8 @@ def test_an_encoder_decoder_shows_its_score_and_some_of_its_targets(tiny, pairs_
 
 def test_the_rate_of_masks_is_the_one_asked_for(tiny):
     for rate in (0.15, 0.6):
-        splits = gather_material(
-            tiny(ENCODER | {"model.context_length": 64, "data.mask_rate": rate}), None, pytest.fail
-        ).splits
+        settings = ENCODER | {"model.context_length": 64, "data.mask_rate": rate}
+        splits = gather_material(tiny(settings), None, pytest.fail).splits
         some = np.arange(400)
         counted = splits.train.batch(some, seed=0, draws_B=some)["weights_BT"]
         assert counted.mean() == pytest.approx(rate, abs=0.03)

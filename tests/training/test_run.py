@@ -101,6 +101,7 @@ def test_the_logged_validation_loss_is_the_loss_of_the_saved_model(tiny, run):
     assert logged[-1] == pytest.approx(float(jax.jit(jaxgpt.loss)(config, params, batch)[0]), rel=1e-6)
 
 
+@pytest.mark.ci
 def test_an_existing_run_is_continued_and_says_so(tiny, run, capsys):
     train(tiny({"train.stop_after": 3}), out=run)
     assert f"jaxgpt train --out {run}\n" in capsys.readouterr().out
@@ -121,6 +122,7 @@ def test_settings_that_would_make_it_another_run_are_refused(tiny, run, change):
         train(tiny(change), out=run)
 
 
+@pytest.mark.ci
 def test_a_run_is_not_continued_on_another_text(tiny, run, text_file):
     train(tiny({"train.stop_after": 2}), out=run)
     text_file.write_text(text_file.read_text().replace("lazy", "idle"))
@@ -151,6 +153,7 @@ def test_fine_tuning_starts_from_the_parameters_of_another_run(tiny, run, tmp_pa
         train(tiny({"train.init_from": str(run), "model.layers": 2}), out=tmp_path / "other")
 
 
+@pytest.mark.ci
 def test_a_learning_rate_that_explodes_stops_the_run_and_names_the_step_and_tensor(tiny, run):
     with pytest.raises(WorkError, match=r"step (\d+) is not finite: the first bad tensor is \S+") as caught:
         train(tiny({"optimizer.learning_rate": 1e15, "optimizer.warmup_steps": 0}), out=run)

@@ -75,6 +75,7 @@ def test_a_step_whose_update_is_not_finite_changes_nothing_and_stays_noted(rate)
     assert same(later.params, state.params)
 
 
+@pytest.mark.ci
 def test_after_a_bad_step_even_a_good_one_changes_nothing():
     optimizer = optax.adamw(1e-3)
     state = start(optimizer)._replace(bad_step=jnp.int32(7))
@@ -99,6 +100,7 @@ def test_the_first_tensor_that_is_not_finite_is_named():
     assert name(broken) == "parameter blocks_0/ln1/scale"
 
 
+@pytest.mark.ci
 def test_a_gradient_that_overflows_behind_a_finite_loss_is_named():
     params = jaxgpt.init(CONFIG, key=jax.random.key(0))
     # The head sees tiny hidden states through huge weights: logits are moderate, what flows back is not.
