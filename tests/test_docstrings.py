@@ -11,6 +11,8 @@ import pytest
 
 import jaxgpt
 
+pytestmark = pytest.mark.ci  # half a minute of small programs
+
 MODULES = [info.name for info in pkgutil.walk_packages(jaxgpt.__path__, "jaxgpt.")]
 
 

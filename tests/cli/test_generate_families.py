@@ -13,6 +13,8 @@ from jaxgpt.generation.fill import fill
 from jaxgpt.generation.targets import write_targets
 from jaxgpt.ops.keys import random_key
 
+pytestmark = pytest.mark.ci  # compiles each family; tests/generation/test_families.py stays
+
 TEXT = CharacterTokenizer.train("hello world")
 KEY = random_key(0)
 

@@ -12,6 +12,8 @@ import jaxgpt
 from jaxgpt.explain.bridge import STAGES, bridge_steps
 from jaxgpt.explain.lesson_weights import IDS_BT, lesson_config, lesson_parameters
 
+pytestmark = pytest.mark.ci  # half a minute of small programs
+
 
 def compute(name, params):
     return np.asarray(next(stage.compute(params) for stage in STAGES if stage.name == name))

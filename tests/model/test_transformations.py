@@ -40,6 +40,7 @@ def test_vmap_over_a_batch_of_keys_is_init_of_each():
     close(jax.tree.map(lambda leaf: leaf[1], trees), jaxgpt.init(config, key=keys[1]), 1e-6)
 
 
+@pytest.mark.ci
 def test_vmap_over_a_batch_of_parameter_trees_is_loss_and_gradient_of_each():
     trees = [random_parameters(CONFIG, seed) for seed in range(3)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *trees)

@@ -18,7 +18,7 @@ EXECUTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", ["dense", "reference", "bfloat16"])
+@pytest.mark.parametrize("name", ["dense", pytest.param("reference", marks=pytest.mark.ci), "bfloat16"])
 def test_changing_a_token_leaves_the_logits_before_it_untouched_to_the_last_bit(name):
     execution = EXECUTIONS[name]
     changed = np.repeat(IDS, T, axis=0)
@@ -32,7 +32,7 @@ def test_changing_a_token_leaves_the_logits_before_it_untouched_to_the_last_bit(
             assert (after[j, t] != before[j, t]).any()
 
 
-@pytest.mark.parametrize("name", ["dense", "reference"])
+@pytest.mark.parametrize("name", ["dense", pytest.param("reference", marks=pytest.mark.ci)])
 def test_the_gradient_of_each_position_by_each_position_is_a_triangle(name):
     """Entry [t, s]: how much the logits of position t depend on the position embedding of s."""
     execution = EXECUTIONS[name]

@@ -83,6 +83,7 @@ def test_gradients_of_the_batch_are_those_of_the_mean_loss():
     assert largest_difference(gradient, expected) <= 1e-6 * largest(expected)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "name", ["sgd", *(pytest.param(name, marks=pytest.mark.ci) for name in list(OPTIMIZERS)[1:])]
 )

@@ -17,6 +17,8 @@ from jaxgpt.data.tokenizer.special import with_roles
 from jaxgpt.training.evaluate import evaluate, make_evaluation_step
 from jaxgpt.training.evaluate_text import evaluate_text
 
+pytestmark = pytest.mark.ci  # half a minute of compilation; tests/cli/test_eval.py stays
+
 CONTEXT = 8
 TEXT = "to be, or not to be: that is the qüestion 🙂\n" * 3 + "whether"
 APPLY = jax.jit(jaxgpt.apply)

@@ -113,6 +113,7 @@ def test_an_existing_run_is_continued_and_says_so(tiny, run, capsys):
     assert "nothing to do: the run is at step 6 of 6" in capsys.readouterr().out
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "change", [{"model.width": 16}, {"train.seed": 1}, {"train.batch_size": 8}, {"data.validation_fraction": 0.2}]
 )
@@ -197,6 +198,7 @@ def test_with_every_checkpoint_damaged_the_work_fails(tiny, run):
     assert losses(run) == logged
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.ci)])
 def test_a_signal_saves_and_ends_with_the_command_that_continues(tiny, run, text_file, tmp_path, number):
     config = tiny({"train.steps": 100_000, "train.save_every": 100_000, "train.eval_every": 100_000})
