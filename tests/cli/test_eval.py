@@ -189,12 +189,12 @@ def test_pairs_are_also_scored_by_what_is_written(command, measured, tmp_path):
     params = random_parameters(config)
     params["lm_head"]["bias"][:] = [0, 1e3, 0, 0, 0]  # it writes b and nothing else
     jaxgpt.save(tmp_path / "pairs", config, params, tokenizer)
-    (tmp_path / "pairs.tsv").write_text("a\tbbbbbbb\nb\tbbb\nc\tcab\nab\tbbbbbbb\n")  # 7 letters fill the context
+    (tmp_path / "pairs.tsv").write_text("a\tbbbbbb\nb\tbbb\nc\tcab\nab\tbbbbbb\n")  # what never ends is never right
     result = measured("pairs", "--data", "pairs.tsv")
-    assert (result["pairs"], result["stride"], result["tokens"], result["bytes"]) == (4, None, 24, 20)
-    assert result["exact_match"]["value"] == 1 / 2
+    assert (result["pairs"], result["stride"], result["tokens"], result["bytes"]) == (4, None, 22, 18)
+    assert result["exact_match"]["value"] == 0
     lines = command("eval", "pairs", "--data", "pairs.tsv")[1].splitlines()
-    assert lines[-2] == "exact match 0.5 ± 0.29"
+    assert lines[-2] == "exact match 0 ± 0"
     assert lines[-1] == "± is the standard error, from the spread between the pairs, taken as independent"
 
 
