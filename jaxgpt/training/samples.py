@@ -61,7 +61,10 @@ def _continued(material: Material, params: Params) -> list[str]:
 def _filled(material: Material, params: Params) -> list[str]:
     config, tokenizer = material.config, material.tokenizer
     batch, mask_id = _held_out(material, _TEXTS_FILLED), tokenizer.special_ids["mask"]
-    masked_BT, true_BT = batch["token_ids_BT"], batch["target_ids_BT"]
+    has_mask_B = (batch["token_ids_BT"] == mask_id).any(axis=1)  # a chosen token may also stay, or become another
+    if not has_mask_B.any():
+        return ["the held-out texts looked at have no masks to fill in"]
+    masked_BT, true_BT = batch["token_ids_BT"][has_mask_B], batch["target_ids_BT"][has_mask_B]
     rows = fill(config.model, params, masked_BT.tolist(), mask_id=mask_id, execution=config.execution)
     filled_BT, hidden_BT = np.array(rows), masked_BT == mask_id
     right = (filled_BT == true_BT)[hidden_BT].sum()
