@@ -78,10 +78,9 @@ def take_part(whole: Sliceable, validation_fraction: float, part: Part) -> Slice
 
 def _next_token(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer) -> Splits:
     ids = [tokenizer.encode(text) for text in split_by_position(corpus.text, config.data.validation_fraction)]
-    names = (_PART_WORDS["train"], _PART_WORDS["val"])
-    length = config.model.context_length
     train, validation = (
-        Windows(ids_N, context_length=length, name=name) for ids_N, name in zip(ids, names, strict=True)
+        Windows(ids_N, context_length=config.model.context_length, name=_PART_WORDS[part])
+        for ids_N, part in zip(ids, ("train", "val"), strict=True)
     )
     return Splits(train, validation, len(ids[0]), len(ids[1]), "tokens")
 

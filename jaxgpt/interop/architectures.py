@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jaxgpt.config import ModelConfig, RequestError, nearest
+from jaxgpt.runs.saved import Warn
 
 from .fields import REQUIRED, Always, Choice, Divides, Document, Entry, LayerWindows, Same
 from .keys import GPT2_KEYS, LLAMA_KEYS, KeyLayout
 from .other_fields import FIXED, WITHOUT_EFFECT
 from .rope import Rope
-
-Warn = Callable[[str], Any]
 
 
 class Architecture(NamedTuple):

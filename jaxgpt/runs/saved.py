@@ -8,14 +8,13 @@ from typing import Any
 
 from jaxgpt.config import ModelConfig, RequestError, RunConfig
 from jaxgpt.data.tokenizer import tokenizer_from_json
-from jaxgpt.model.parameters import abstract_parameters
+from jaxgpt.model.parameters import Params, abstract_parameters
 
 from .checkpoints import CheckpointStore
 from .directory import RunDirectory
 from .manifest import Manifest
 from .trees import differences, named_leaves, signatures
 
-Params = dict[str, Any]
 Warn = Callable[[str], Any]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
 
 from jaxgpt.config import ModelConfig, RequestError, RunConfig, blamed_on
 from jaxgpt.data.corpus import Corpus, check_same_corpus, load_corpus
@@ -15,8 +14,7 @@ from jaxgpt.model.parameters import Params
 from jaxgpt.runs.checkpoints import saved_steps
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.manifest import check_vocabulary
-
-Warn = Callable[[str], None]
+from jaxgpt.runs.saved import Warn
 
 
 @dataclasses.dataclass(frozen=True)
