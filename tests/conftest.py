@@ -9,14 +9,6 @@ from program import ROOT
 DATA_VARIABLE = "JAXGPT_TEST_DATA"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """A file's tests run in one process, and so do all that look at the lesson, which takes seconds to compute."""
-    for item in items:
-        group = "lesson" if "lesson" in item.fixturenames or "explain" in item.path.parts else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(scope="session")
 def lesson():
     """The lesson, computed once."""
