@@ -19,6 +19,7 @@ _HOMES = {
     "apply": "jaxgpt.model.functional",
     "attention": "jaxgpt.ops.attention",
     "count_parameters": "jaxgpt.model.buckets",
+    "explain_attention": "jaxgpt.ops.attention",
     "fill": "jaxgpt.generation.fill",
     "generate": "jaxgpt.generation.generate",
     "init": "jaxgpt.model.parameters",

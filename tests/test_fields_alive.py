@@ -86,7 +86,20 @@ def test_every_field_of_the_architecture_has_its_row():
 
 
 def test_every_field_of_the_execution_has_its_row():
-    assert set(EXECUTION_FIELDS) == set(ExecutionConfig.field_names())
+    assert {*EXECUTION_FIELDS, "platform"} == set(ExecutionConfig.field_names())
+
+
+def test_the_platform_decides_which_attention_is_compiled():
+    config = SMALL.replace(context_length=512, attention_dropout=0.0)
+    ids = jax.ShapeDtypeStruct((1, 512), "int32")
+
+    def traced(platform):
+        execution = ExecutionConfig(platform=platform)
+        forward = functools.partial(jaxgpt.apply, config, execution=execution)
+        return str(jax.make_jaxpr(forward)(abstract_parameters(config), ids))
+
+    assert traced("auto") == traced(jax.default_backend())
+    assert traced("cpu") != traced("gpu")
 
 
 @pytest.mark.parametrize("field", MODEL_FIELDS)

@@ -20,8 +20,11 @@ class ExecutionConfig(Section):
     compute_dtype: Literal["float32", "bfloat16"] = option(
         "float32", "Number format of activations and matmuls; softmax, norms, logits and loss stay float32."
     )
-    attention: Literal["auto", "reference", "dense"] = option(
+    attention: Literal["auto", "reference", "dense", "blocked"] = option(
         "auto", "Attention implementation; a named one is used or refused, never replaced."
+    )
+    platform: Literal["auto", "cpu", "gpu", "tpu"] = option(
+        "auto", "What the program is compiled for, which attention is chosen by; auto is JAX's default backend."
     )
     remat: bool = option(False, "Recompute each block in the backward pass instead of storing its inside.")
 

@@ -98,6 +98,7 @@ class MultiHeadAttention(nn.Module):
             rotation=rotation,
             norm_epsilon=self.config.norm_epsilon,
             implementation=self.execution.attention,
+            platform=None if self.execution.platform == "auto" else self.execution.platform,
             dropout_rate=self.config.attention_dropout,
             dropout_key=site_key(dropout_key, f"{self.site}_weights"),
             tap=tap,

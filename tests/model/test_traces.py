@@ -141,7 +141,7 @@ def test_overrides_alone_return_the_logits_alone():
         ),
         (
             {"overrides": {"logits": lambda x: x}, "execution": ExecutionConfig(attention="dense")},
-            "use 'auto' or 'reference' with trace or overrides",
+            "attention 'dense' has no scores or weights to trace; use 'auto' or 'reference'",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from ..linear import linear
 from ..norm import rms_norm
 from ..rotary import Rotation, rotate
 from ..taps import Tap, no_tap
+from .call import Platform
 from .dispatch import Implementation, attention
 from .masks import Mask, NamedMask
 
@@ -24,6 +25,7 @@ def multi_head_attention(
     rotation: Rotation | None = None,
     norm_epsilon: float = 1e-5,
     implementation: Implementation = "auto",
+    platform: Platform | None = None,
     dropout_rate: float = 0.0,
     dropout_key: jax.Array | None = None,
     tap: Tap = no_tap,
@@ -38,7 +40,7 @@ def multi_head_attention(
         source_BSC: What keys and values are made from: an encoder's output in cross-attention; None means x.
         rotation: Rotary positions of the tokens, or None.
         norm_epsilon: Of `q_norm` and `k_norm`.
-        mask, implementation, dropout_rate, dropout_key: As in `attention`.
+        mask, implementation, platform, dropout_rate, dropout_key: As in `attention`.
         tap: Sees `q` [B,T,H,D], `k` and `v` [B,S,K,D] as attention gets them, `scores` and `weights` [B,H,T,S], and
             `heads` [B,T,H,D].
 
@@ -63,6 +65,7 @@ def multi_head_attention(
         tap("v", linear(source_BSC, params["v"])),
         mask=mask,
         implementation=implementation,
+        platform=platform,
         dropout_rate=dropout_rate,
         dropout_key=dropout_key,
         tap=tap,

@@ -52,7 +52,9 @@ def test_the_full_mask_is_no_mask():
 
 @pytest.mark.parametrize("mask", [masks.causal(), masks.window(2)])
 def test_more_queries_than_keys_are_refused_where_distances_count(mask):
-    with pytest.raises(RequestError, match=r"3 queries for 2 keys; .* pass every key, or mask='full'"):
+    with pytest.raises(
+        RequestError, match=r"3 queries for 2 keys; .* pass every key, a query_offset, or mask='full'"
+    ):
         mask.visible(3, 2)
 
 

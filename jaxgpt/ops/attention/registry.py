@@ -1,0 +1,143 @@
+"""The kernels of attention: what each supports, which one `auto` takes, and why the others are left."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+
+from jaxgpt.config import RequestError, nearest
+
+from ..taps import no_tap
+from .blocked import blocked_attention
+from .call import Call, Platform, Settings
+from .dense import dense_attention
+from .masks import MASK_PARTS, Mask, MaskPart
+from .reference import reference_attention
+
+Run = Callable[[jax.Array, jax.Array, jax.Array, Mask, Settings], jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """An implementation of attention and what it declares to support; what it does not support it refuses.
+
+    Attributes:
+        name: By which `implementation` names it.
+        run: (q_BTHD, k_BSKD, v_BSKD, fitted mask, settings) -> heads_BTHD.
+        platforms: What it compiles for.
+        dtypes: Of queries, keys and values.
+        mask_parts: Parts of a mask that it reads.
+        soft_cap, dropout, taps: Whether it has them.
+        also: Says what else it refuses, with the reason; None where nothing.
+        pays: Says why `auto` leaves a call that the kernel could run; None where it takes it.
+        local: Whether the compiler cannot divide it among devices: each then runs it on rows and heads of its own.
+    """
+
+    name: str
+    run: Run
+    platforms: tuple[Platform, ...] = ("cpu", "gpu", "tpu")
+    dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16")
+    mask_parts: tuple[MaskPart, ...] = MASK_PARTS
+    soft_cap: bool = True
+    dropout: bool = True
+    taps: bool = False
+    also: Callable[[Call], str | None] = lambda call: None
+    pays: Callable[[Call], str | None] = lambda call: None
+    local: bool = False
+
+    def refusal(self, call: Call) -> str | None:
+        """Return why this kernel cannot run a call; None if it can."""
+        settings = call.settings
+        unread = [part for part in call.mask.parts if part not in self.mask_parts]
+        reasons = (
+            (call.platform not in self.platforms, f"runs on {' and '.join(self.platforms)}, not on {call.platform}"),
+            (call.dtype not in self.dtypes, f"computes in {' or '.join(self.dtypes)}, not in {call.dtype}"),
+            (bool(unread), f"does not read this part of the mask: {', '.join(unread)}"),
+            (settings.soft_cap is not None and not self.soft_cap, "has no soft cap"),
+            (settings.drops and not self.dropout, "has no dropout of weights"),
+            (settings.tap is not no_tap and not self.taps, "has no scores or weights to trace"),
+        )
+        return next((reason for applies, reason in reasons if applies), None) or self.also(call)
+
+
+_BLOCKED_FROM = 512
+
+
+def _blocked_pays(call: Call) -> str | None:
+    """Short sequences fit the cache whole."""
+    return f"is not quicker than dense below {_BLOCKED_FROM} queries" if call.T < _BLOCKED_FROM else None
+
+
+REFERENCE = Kernel("reference", reference_attention, taps=True)
+DENSE = Kernel("dense", dense_attention)
+BLOCKED = Kernel("blocked", blocked_attention, dropout=False, pays=_blocked_pays, local=True)
+
+KERNELS = {kernel.name: kernel for kernel in (REFERENCE, DENSE, BLOCKED)}
+
+# In this order `auto` asks each kernel; dense supports everything but taps, reference supports everything.
+_ORDER: dict[Platform, tuple[Kernel, ...]] = {
+    "cpu": (BLOCKED, DENSE, REFERENCE),
+    "gpu": (DENSE, REFERENCE),
+    "tpu": (DENSE, REFERENCE),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Which kernel runs a call, and why each other one does not; `print` it to read it.
+
+    Attributes:
+        kernel: Name of the kernel that runs.
+        reason: Why it is the one.
+        others: For each other kernel, by name, why it does not run.
+    """
+
+    kernel: str
+    reason: str
+    others: dict[str, str]
+
+    def __str__(self) -> str:
+        width = max(map(len, (self.kernel, *self.others)))
+        rows = [f"{self.kernel:<{width}}  runs: {self.reason}"]
+        return "\n".join([*rows, *(f"{name:<{width}}  not taken: {why}" for name, why in self.others.items())])
+
+
+def choose(call: Call, implementation: str) -> Choice:
+    """Return the choice for a call: the named kernel or, by "auto", the first of the platform's order that will do.
+
+    Raises:
+        RequestError: an unknown name, or a named kernel that does not support the call.
+    """
+    refusals = {name: kernel.refusal(call) for name, kernel in KERNELS.items()}
+    if implementation == "auto":
+        return _automatic(call, refusals)
+    if implementation not in KERNELS:
+        known = ("auto", *KERNELS)
+        close = nearest(str(implementation), known)
+        raise RequestError(f"attention implementation '{implementation}' is not one of {known}{close}")
+    if refusals[implementation] is not None:
+        able = " or ".join(f"'{name}'" for name, refusal in refusals.items() if refusal is None)
+        raise RequestError(f"attention '{implementation}' {refusals[implementation]}; use 'auto' or {able}")
+    others = {
+        name: refusal or f"'{implementation}' was asked for"
+        for name, refusal in refusals.items()
+        if name != implementation
+    }
+    return Choice(implementation, "it was asked for", others)
+
+
+def _automatic(call: Call, refusals: dict[str, str | None]) -> Choice:
+    """Ask the platform's kernels in order; what is in no order runs only by name."""
+    order = _ORDER[call.platform]
+    reasons = {kernel.name: refusals[kernel.name] or kernel.pays(call) for kernel in order}
+    chosen = next(name for name, reason in reasons.items() if reason is None)
+    others = {
+        name: refusals[name]
+        or reasons.get(name)
+        or (f"{chosen} comes first" if name in reasons else "runs only by name")
+        for name in KERNELS
+        if name != chosen
+    }
+    return Choice(chosen, f"first of {', '.join(reasons)} on {call.platform} that takes this call", others)
