@@ -1,7 +1,7 @@
 """Every attention kernel is the float64 formula, in values and in all three gradients, over the whole table of cases.
 
-Finite, and within 1e-5 x max(1, largest score / 100) of the largest value; bfloat16 within 1e-2. What a kernel does not
-support it refuses, and nothing else. The kernels of the platform at hand are run: on an accelerator, its own.
+Finite, and within 1e-5 x max(1, largest score / 100) of the largest value; bfloat16 within 1e-2. What a kernel does
+not support it refuses, and nothing else. The kernels of the platform at hand are run: on an accelerator, its own.
 """
 
 import functools

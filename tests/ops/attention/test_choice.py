@@ -56,7 +56,6 @@ def test_a_kernel_that_can_run_is_taken_when_named(name):
     platform = KERNELS[name].platforms[0]
     choice = explained(512, KERNELS[name].dtypes[0], platform=platform, implementation=name)
     assert (choice.kernel, choice.reason) == (name, "it was asked for")
-    assert all(f"'{name}' was asked for" in why or KERNELS[other] for other, why in choice.others.items())
 
 
 def test_a_named_kernel_is_refused_with_the_reason_and_never_replaced():

@@ -119,9 +119,7 @@ class TestQueryOffset:
         np.testing.assert_array_equal(seen(masks.causal() & Mask(query_offset=0), 4, 2), expected)
 
     def test_what_no_query_can_stand_on_is_refused(self):
-        with pytest.raises(
-            RequestError, match="query_offset: expected at least 0, got -1; .* first query's position"
-        ):
+        with pytest.raises(RequestError, match="query_offset: expected at least 0, got -1; it is the first query"):
             (masks.causal() & Mask(query_offset=-1)).visible(2, 4)
         with pytest.raises(RequestError, match="query_offset_B: expected 2 rows, or 1 that serves all, got 3"):
             (masks.causal() & Mask(query_offset=np.arange(3))).fitted(2, 2, 4)
