@@ -54,23 +54,40 @@ def visible(mask, T, S):
     return see
 
 
-def attention_weights(q, k, mask, scale):
-    scores = scale * np.einsum("bthd,bshd->bhts", q, k)
-    return softmax(np.where(visible(mask, q.shape[1], k.shape[1]), scores, -np.inf))
+def for_each_head(x, heads):
+    """Repeat each key head for the query heads that it serves: heads h of group h // (H/K)."""
+    group = heads // x.shape[2]
+    return np.stack([x[:, :, h // group] for h in range(heads)], 2)
 
 
-def attention(q, k, v, mask, scale):
-    return np.einsum("bhts,bshd->bthd", attention_weights(q, k, mask, scale), v)
+def attention_scores(q, k, scale, soft_cap=None):
+    scores = scale * np.einsum("bthd,bshd->bhts", q, for_each_head(k, q.shape[2]))
+    return scores if soft_cap is None else soft_cap * np.tanh(scores / soft_cap)
 
 
-def attention_gradients(q, k, v, mask, scale, out):
+def attention_weights(q, k, mask, scale, soft_cap=None):
+    see = visible(mask, q.shape[1], k.shape[1])
+    return softmax(np.where(see, attention_scores(q, k, scale, soft_cap), -np.inf))
+
+
+def attention(q, k, v, mask, scale, *, soft_cap=None, kept=1.0):
+    """Heads [B,T,H,D]; `kept` [B,H,T,S] is what dropout multiplies each weight by: 0 or 1 / (1 - rate)."""
+    weights = kept * attention_weights(q, k, mask, scale, soft_cap)
+    return np.einsum("bhts,bshd->bthd", weights, for_each_head(v, q.shape[2]))
+
+
+def attention_gradients(q, k, v, mask, scale, out, *, soft_cap=None, kept=1.0):
     """Gradients of sum(out * attention(q, k, v)) with respect to q, k and v, by the chain rule."""
-    weights = attention_weights(q, k, mask, scale)
-    d_weights = np.einsum("bthd,bshd->bhts", out, v)
+    (B, S, K, D), H = k.shape, q.shape[2]
+    weights = attention_weights(q, k, mask, scale, soft_cap)
+    d_weights = kept * np.einsum("bthd,bshd->bhts", out, for_each_head(v, H))
     d_scores = weights * (d_weights - (d_weights * weights).sum(-1, keepdims=True))
-    d_q = scale * np.einsum("bhts,bshd->bthd", d_scores, k)
+    if soft_cap is not None:
+        d_scores = d_scores * (1 - (attention_scores(q, k, scale, soft_cap) / soft_cap) ** 2)
+    d_q = scale * np.einsum("bhts,bshd->bthd", d_scores, for_each_head(k, H))
     d_k = scale * np.einsum("bhts,bthd->bshd", d_scores, q)
-    return d_q, d_k, np.einsum("bhts,bthd->bshd", weights, out)
+    d_v = np.einsum("bhts,bthd->bshd", kept * weights, out)
+    return d_q, *(d.reshape(B, S, K, H // K, D).sum(3) for d in (d_k, d_v))
 
 
 def project(x, params, spec):
@@ -105,8 +122,6 @@ class _Forward:
             q, k = (rms_norm(y, p[n]["scale"], None, config.norm_epsilon) for y, n in ((q, "q_norm"), (k, "k_norm")))
         if config.position == "rope" and positions is not None:
             q, k = rotate(q, positions, config), rotate(k, positions, config)
-        group = q.shape[2] // k.shape[2]
-        k, v = (np.stack([y[:, :, h // group] for h in range(q.shape[2])], 2) for y in (k, v))
         heads = attention(q, k, v, see, 1 / math.sqrt(q.shape[-1]))
         return project(heads, p["out"], "bthd,hdc->btc")
 

@@ -2,13 +2,14 @@
 
 import itertools
 
+import jax
 import numpy as np
 import pytest
 import reference_numpy
 
 from jaxgpt import masks
 from jaxgpt.config import RequestError
-from jaxgpt.ops.attention.masks import as_mask
+from jaxgpt.ops.attention.masks import Mask, as_mask
 
 REAL = np.array([[False, True, True, True], [True, True, False, False]])
 SEGMENTS = np.array([[3, 3, 5, 5], [1, 2, 2, 2]])
@@ -76,6 +77,125 @@ def test_parts_that_do_not_fit_are_refused():
         masks.padding(REAL).visible(3, 3)
     with pytest.raises(RequestError, match=r"segment_ids_BT: expected shape \[B, T=3\]"):
         masks.segments(SEGMENTS).visible(3, 4)
+
+
+LENGTHS = np.array([3, 0])
+
+
+def seen(mask, T, S):
+    return np.broadcast_to(np.asarray(mask.visible(T, S)), (2, 1, T, S))[:, 0]
+
+
+class TestLengths:
+    def test_the_first_keys_are_real(self):
+        expected = [[[s < length for s in range(4)]] * 2 for length in LENGTHS]
+        np.testing.assert_array_equal(seen(masks.lengths(LENGTHS), 2, 4), expected)
+
+    def test_the_shorter_of_two_remains(self):
+        both = masks.lengths(LENGTHS) & masks.lengths(np.array([1, 2]))
+        np.testing.assert_array_equal(both.lengths_B, [1, 0])
+
+    def test_anything_but_whole_numbers_one_for_each_row_is_refused(self):
+        with pytest.raises(RequestError, match="lengths_B: expected whole numbers, got float32"):
+            masks.lengths(LENGTHS.astype(np.float32))
+        with pytest.raises(RequestError, match=r"lengths_B: expected shape \[B\], got \[2, 1\]"):
+            masks.lengths(LENGTHS[:, None])
+        with pytest.raises(RequestError, match="lengths_B: expected 3 rows, or 1 that serves all, got 2"):
+            masks.lengths(LENGTHS).fitted(3, 4, 4)
+
+
+class TestQueryOffset:
+    def test_it_is_the_position_of_the_first_query(self):
+        expected = [[[s <= t + 1 for s in range(6)] for t in range(3)]] * 2
+        np.testing.assert_array_equal(seen(masks.causal() & Mask(query_offset=1), 3, 6), expected)
+
+    def test_each_row_may_have_its_own(self):
+        mask = masks.causal() & masks.window(2) & Mask(query_offset=np.array([0, 4]))
+        expected = [[[0 <= t + first - s < 2 for s in range(6)] for t in range(3)] for first in (0, 4)]
+        np.testing.assert_array_equal(seen(mask, 3, 6), expected)
+
+    def test_with_it_there_may_be_more_queries_than_keys(self):
+        expected = [[[s <= t for s in range(2)] for t in range(4)]] * 2
+        np.testing.assert_array_equal(seen(masks.causal() & Mask(query_offset=0), 4, 2), expected)
+
+    def test_what_no_query_can_stand_on_is_refused(self):
+        with pytest.raises(RequestError, match="query_offset: expected at least 0, got -1; it is the first query"):
+            (masks.causal() & Mask(query_offset=-1)).visible(2, 4)
+        with pytest.raises(RequestError, match="query_offset_B: expected 2 rows, or 1 that serves all, got 3"):
+            (masks.causal() & Mask(query_offset=np.arange(3))).fitted(2, 2, 4)
+        with pytest.raises(RequestError, match="two masks with a query_offset cannot be combined"):
+            Mask(query_offset=1) & Mask(query_offset=2)
+
+    def test_a_number_stays_one_under_jit_and_an_array_is_traced(self):
+        kinds = []
+        jax.jit(lambda mask: kinds.append(type(mask.query_offset)))(Mask(causal=True, query_offset=3))
+        jax.jit(lambda mask: kinds.append(isinstance(mask.query_offset, jax.core.Tracer)))(
+            Mask(causal=True, query_offset=np.array([3]))
+        )
+        assert kinds == [int, True]
+
+
+class TestFitted:
+    def test_every_array_has_all_rows(self):
+        one_row = masks.padding(REAL[:1]) & masks.lengths(LENGTHS[:1]) & masks.segments(SEGMENTS[:1])
+        fitted = (one_row & masks.causal() & Mask(query_offset=np.array([2]))).fitted(3, 4, 4)
+        assert {leaf.shape[0] for leaf in jax.tree.leaves(fitted)} == {3}
+        assert len(jax.tree.leaves(fitted)) == 5
+
+    @pytest.mark.parametrize(
+        ("mask", "parts"),
+        [
+            (masks.full(), ()),
+            (masks.window(4), ()),
+            (masks.causal() & masks.window(9), ("causal",)),
+            (masks.window(3), ("window",)),
+            (masks.window(4) & Mask(query_offset=9), ("window", "query offset")),
+            (Mask(query_offset=1), ()),
+            (masks.causal() & Mask(query_offset=2), ("causal",)),
+            (masks.causal() & Mask(query_offset=1), ("causal", "query offset")),
+            (masks.lengths(LENGTHS) & masks.padding(REAL), ("padding", "lengths")),
+        ],
+    )
+    def test_a_part_that_hides_nothing_is_left_out(self, mask, parts):
+        fitted = mask.fitted(2, 2, 4)
+        assert fitted.parts == parts
+        np.testing.assert_array_equal(*(np.asarray(each.visible(2, 4)) for each in (mask, fitted)))
+
+    @pytest.mark.parametrize(
+        ("mask", "may"),
+        [
+            (masks.causal() & masks.window(1), False),
+            (masks.causal() & Mask(query_offset=5), True),
+            (masks.padding(REAL), True),
+            (masks.lengths(LENGTHS), True),
+            (masks.segments(SEGMENTS), True),
+        ],
+    )
+    def test_only_arrays_and_offsets_may_hide_everything(self, mask, may):
+        assert mask.may_hide_everything == may
+
+
+EVERYTHING = masks.causal() & masks.window(3) & masks.padding(REAL) & masks.lengths(np.array([4, 2]))
+EVERYTHING &= masks.segments(SEGMENTS)
+
+
+class TestTile:
+    @pytest.mark.parametrize("offset", [None, 1, np.array([0, 3])])
+    @pytest.mark.parametrize("traced", [False, True])
+    def test_it_is_a_part_of_what_is_visible(self, offset, traced):
+        fitted = (EVERYTHING if offset is None else EVERYTHING & Mask(query_offset=offset)).fitted(2, 4, 4)
+        tile = jax.jit(fitted.tile, static_argnums=(1, 3, 4)) if traced else fitted.tile
+        whole = np.asarray(fitted.visible(4, 4))
+        for query, key in ((0, 0), (1, 2), (2, 1)):
+            part = tile(query, 2, key, 2, 0)
+            np.testing.assert_array_equal(part, whole[:, :, query : query + 2, key : key + 2])
+
+    def test_the_queries_are_the_last_positions_unless_an_offset_says_otherwise(self):
+        np.testing.assert_array_equal(masks.causal().tile(1, 1, 2, 3, last=3), [[True, True, True]])
+        np.testing.assert_array_equal(masks.causal().tile(1, 1, 2, 3, last=2), [[True, True, False]])
+
+    def test_the_full_mask_has_none(self):
+        assert masks.full().tile(0, 2, 0, 2, last=0) is None
 
 
 class TestPositions:

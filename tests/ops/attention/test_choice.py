@@ -1,0 +1,98 @@
+"""Which kernel runs: the named one or a refusal, and by "auto" the first that pays."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxgpt import masks
+from jaxgpt.config import RequestError
+from jaxgpt.ops.attention import KERNELS, attention, explain_attention
+
+REAL = np.ones((2, 8), bool)
+
+
+def explained(T=8, dtype="float32", **options):
+    q, k = (jax.ShapeDtypeStruct((2, length, heads, 8), dtype) for length, heads in ((T, 4), (max(T, 8), 2)))
+    return explain_attention(q, k, k, **options)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
+@pytest.mark.parametrize("implementation", ["auto", "reference"])
+def test_every_kernel_has_a_line(platform, implementation):
+    choice = explained(platform=platform, implementation=implementation)
+    assert {choice.kernel, *choice.others} == set(KERNELS)
+    assert choice.kernel not in choice.others
+    first, *rest = str(choice).splitlines()
+    assert first.split() == [choice.kernel, "runs:", *choice.reason.split()]
+    assert [line.split()[0] for line in rest] == list(choice.others)
+    for line, why in zip(rest, choice.others.values(), strict=True):
+        assert line.endswith(f"  not taken: {why}")
+
+
+def test_the_lines_stand_below_each_other():
+    assert (
+        len({line.index("runs:" if "runs:" in line else "not taken:") for line in str(explained()).splitlines()}) == 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("T", "options", "kernel"),
+    [
+        (8, {}, "dense"),
+        (511, {}, "dense"),
+        (512, {}, "blocked"),
+        (512, {"mask": masks.causal() & masks.window(9)}, "blocked"),
+        (512, {"dropout_rate": 0.1}, "blocked"),
+        (512, {"dropout_rate": 0.1, "dropout_key": jax.random.key(0)}, "dense"),
+        (512, {"tap": lambda _, x: x}, "reference"),
+    ],
+)
+def test_auto_on_a_cpu_takes_by_length_and_by_what_is_asked_for(T, options, kernel):
+    assert explained(T, platform="cpu", **options).kernel == kernel
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_that_can_run_is_taken_when_named(name):
+    platform = KERNELS[name].platforms[0]
+    choice = explained(512, KERNELS[name].dtypes[0], platform=platform, implementation=name)
+    assert (choice.kernel, choice.reason) == (name, "it was asked for")
+
+
+def test_a_named_kernel_is_refused_with_the_reason_and_never_replaced():
+    dropping = {"dropout_rate": 0.5, "dropout_key": jax.random.key(0), "implementation": "blocked", "platform": "cpu"}
+    with pytest.raises(
+        RequestError, match=r"'blocked' has no dropout of weights; use 'auto' or 'reference' or 'dense'"
+    ):
+        explained(**dropping)
+    q = np.zeros((1, 3, 2, 4), np.float32)
+    with pytest.raises(RequestError, match="'blocked' has no dropout of weights"):
+        attention(q, q, q, **dropping)
+
+
+def test_what_others_refuse_is_said_although_another_was_asked_for():
+    choice = explained(dropout_rate=0.5, dropout_key=jax.random.key(0), implementation="dense", platform="cpu")
+    assert choice.others["blocked"] == "has no dropout of weights"
+    assert choice.others["reference"] == "'dense' was asked for"
+
+
+def test_a_dtype_that_no_kernel_computes_in_is_not_replaced():
+    with pytest.raises(
+        RequestError, match=r"'dense' computes in float32 or bfloat16 or float16, not in float8_e4m3fn"
+    ):
+        explained(dtype="float8_e4m3fn", implementation="dense", platform="cpu")
+
+
+def test_unknown_names_are_refused_with_the_nearest():
+    with pytest.raises(
+        RequestError, match=r"implementation 'blockd' is not one of \('auto', .*did you mean 'blocked'"
+    ):
+        explained(implementation="blockd")
+    with pytest.raises(RequestError, match=r"platform: expected one of \('cpu', 'gpu', 'tpu'\), got 'cpus'.*'cpu'"):
+        explained(platform="cpus")
+
+
+def test_an_explanation_is_refused_where_attention_would_be():
+    with pytest.raises(RequestError, match="query_offset: expected at least 0, got -1"):
+        explained(query_offset=-1)
+    with pytest.raises(RequestError, match=r"mask_BS: expected shape \[B, S=9\], got \[2, 8\]"):
+        explained(9, mask=masks.padding(REAL))
