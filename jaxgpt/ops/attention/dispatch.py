@@ -19,7 +19,7 @@ from .masks import window as window_mask
 from .registry import KERNELS, Choice, choose
 from .spread import spread
 
-Implementation = Literal["auto", "reference", "dense", "blocked"]
+Implementation = Literal["auto", "reference", "dense", "blocked", "cudnn", "splash", "tokamax"]
 
 
 def attention(
