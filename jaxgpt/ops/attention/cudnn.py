@@ -48,7 +48,7 @@ def cudnn_refusal(call: Call) -> str | None:
     reasons = (
         (not any(map(importlib.util.find_spec, _PACKAGES)), "is not installed: pip install 'jaxgpt[cuda]'"),
         (card is not None and card < AMPERE, f"needs an NVIDIA GPU of compute capability 8.0 or above, got {card}"),
-        (bool(call.D % 8) or call.D > largest, f"needs a head size that 8 divides, up to {largest}, got {call.D}"),
+        (bool(call.D % 8) or largest < call.D, f"needs a head size that 8 divides, up to {largest}, got {call.D}"),
         (bool(call.T % 2 or call.S % 2), f"needs even lengths, got {call.T} queries and {call.S} keys"),
         (mask.reach is not None and not mask.causal, "has windows for causal masks only"),
     )

@@ -10,19 +10,14 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from .call import Call, Settings
 from .dense import HIDDEN
 from .masks import Mask
 
 if TYPE_CHECKING:
-    from jax.experimental.pallas.ops.tpu.splash_attention import (
-        BlockSizes,
-        SegmentIds,
-        SplashAttentionKernel,
-        splash_attention_mask,
-    )
+    from jax.experimental.pallas.ops.tpu.splash_attention import BlockSizes, SegmentIds, splash_attention_mask
+    from jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel import SplashAttentionKernel
 
 _LANES = 128  # numbers beside each other in a TPU's registers; sides of blocks are whole multiples
 _BLOCKS = (512, 384, 256, _LANES)
@@ -59,18 +54,32 @@ def _offset(mask: Mask, T: int, S: int) -> int | jax.Array:
 def _kernel(
     T: int, S: int, H: int, causal: bool, reach: int | None, offset: int, soft_cap: float | None
 ) -> SplashAttentionKernel:
-    """Return the kernel of a mask by distance, [H,T,D] and [K,S,D] to [H,T,D]; its tables of blocks are NumPy arrays."""
-    from jax.experimental.pallas.ops.tpu import splash_attention as splash
+    """Return the kernel of a mask by distance, [H,T,D] and [K,S,D] to [H,T,D].
 
-    with jax.ensure_compile_time_eval():
-        kernel = splash.make_splash_mha(
-            splash.MultiHeadMask([_by_distance(T, S, causal, reach, offset)] * H),
-            block_sizes=_block_sizes(T, S),
-            attn_logits_soft_cap=soft_cap,
-            head_shards=1,
-            q_seq_shards=1,
-        )
-        return jax.tree.map(np.asarray, kernel)
+    Its tables of blocks are NumPy's, so that nothing runs on a device while a program is traced, and one kernel
+    serves every layer.
+    """
+    from jax.experimental.pallas.ops.tpu import splash_attention as splash
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel, splash_attention_mask_info
+
+    blocks = _block_sizes(T, S)
+    mask = splash.MultiHeadMask([_by_distance(T, S, causal, reach, offset)] * H)
+    one_device = {"head_shards": 1, "q_seq_shards": 1}
+    by_queries, shown = splash_attention_mask_info.process_mask(mask, (blocks.block_q, blocks.block_kv), **one_device)
+    by_keys, _ = splash_attention_mask_info.process_mask_dkv(mask, (blocks.block_q, blocks.block_kv), **one_device)
+    return splash_attention_kernel.SplashAttentionKernel(
+        by_queries,
+        by_queries,
+        by_keys,
+        block_sizes=blocks,
+        is_mqa=False,
+        save_residuals=False,
+        mask_value=splash_attention_kernel.DEFAULT_MASK_VALUE,
+        attn_logits_soft_cap=soft_cap,
+        residual_checkpoint_name=None,
+        mask_function=shown,
+        interpret=False,
+    )
 
 
 def _by_distance(T: int, S: int, causal: bool, reach: int | None, offset: int) -> splash_attention_mask.Mask:
