@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 import jaxgpt
 from jaxgpt.model.parameters import abstract_parameters
 
-B, T, H, D = 1, 2048, 4, 64
+B, T, H, D = 8, 2048, 4, 64
 MODEL = jaxgpt.ModelConfig(vocab_size=256, context_length=512, layers=2, width=256, heads=4)
 
 
