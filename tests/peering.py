@@ -10,10 +10,10 @@ import pytest
 VARIABLE = "JAXGPT_PEERS"
 
 
-def peer(name):
-    """The package; without it the tests of the file are skipped, or with JAXGPT_PEERS=required they fail."""
-    wish = os.environ.get(VARIABLE)
-    assert wish in (None, "required"), f"{VARIABLE} is '{wish}'; expected 'required', or no such variable"
+def peer(name, variable=VARIABLE):
+    """The package; without it the tests of the file are skipped, or with the variable 'required' they fail."""
+    wish = os.environ.get(variable)
+    assert wish in (None, "required"), f"{variable} is '{wish}'; expected 'required', or no such variable"
     return importlib.import_module(name) if wish else pytest.importorskip(name)
 
 

@@ -4,9 +4,10 @@ from .compose import apply_settings, compose, differing, flatten, from_nested, r
 from .errors import JaxgptError, RequestError, WorkError, blamed_on, nearest, some, warn
 from .model import ModelConfig
 from .presets import load_preset, preset_names, preset_settings
-from .run import DataConfig, ExecutionConfig, MeshConfig, OptimizerConfig, RunConfig, TrainConfig
+from .run import AttentionName, DataConfig, ExecutionConfig, MeshConfig, OptimizerConfig, RunConfig, TrainConfig
 
 __all__ = [
+    "AttentionName",
     "DataConfig",
     "ExecutionConfig",
     "JaxgptError",

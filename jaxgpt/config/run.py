@@ -10,6 +10,8 @@ from .errors import RequestError
 from .model import ModelConfig
 from .section import Section, option
 
+AttentionName = Literal["auto", "reference", "dense", "blocked", "cudnn", "splash", "tokamax"]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExecutionConfig(Section):
@@ -20,7 +22,7 @@ class ExecutionConfig(Section):
     compute_dtype: Literal["float32", "bfloat16"] = option(
         "float32", "Number format of activations and matmuls; softmax, norms, logits and loss stay float32."
     )
-    attention: Literal["auto", "reference", "dense", "blocked"] = option(
+    attention: AttentionName = option(
         "auto", "Attention implementation; a named one is used or refused, never replaced."
     )
     platform: Literal["auto", "cpu", "gpu", "tpu"] = option(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
-from jaxgpt.config import RequestError
+from jaxgpt.config import AttentionName, RequestError
 
 from ..contracts import check_floating, check_shape
 from ..taps import Tap, no_tap
@@ -19,7 +18,7 @@ from .masks import window as window_mask
 from .registry import KERNELS, Choice, choose
 from .spread import spread
 
-Implementation = Literal["auto", "reference", "dense", "blocked"]
+Implementation = AttentionName
 
 
 def attention(

@@ -12,9 +12,12 @@ from jaxgpt.config import RequestError, nearest
 from ..taps import no_tap
 from .blocked import blocked_attention
 from .call import Call, Platform, Settings
+from .cudnn import cudnn_attention, cudnn_refusal
 from .dense import dense_attention
 from .masks import MASK_PARTS, Mask, MaskPart
 from .reference import reference_attention
+from .splash import splash_attention, splash_refusal
+from .tokamax import tokamax_attention, tokamax_refusal
 
 Run = Callable[[jax.Array, jax.Array, jax.Array, Mask, Settings], jax.Array]
 
@@ -73,14 +76,45 @@ def _blocked_pays(call: Call) -> str | None:
 REFERENCE = Kernel("reference", reference_attention, taps=True)
 DENSE = Kernel("dense", dense_attention)
 BLOCKED = Kernel("blocked", blocked_attention, dropout=False, pays=_blocked_pays, local=True)
+CUDNN = Kernel(
+    "cudnn",
+    cudnn_attention,
+    platforms=("gpu",),
+    dtypes=("bfloat16", "float16"),
+    mask_parts=("causal", "window", "lengths"),
+    soft_cap=False,
+    dropout=False,
+    also=cudnn_refusal,
+    local=True,
+)
+SPLASH = Kernel(
+    "splash",
+    splash_attention,
+    platforms=("tpu",),
+    dtypes=("float32", "bfloat16"),
+    dropout=False,
+    also=splash_refusal,
+    local=True,
+)
+TOKAMAX = Kernel(
+    "tokamax",
+    tokamax_attention,
+    platforms=("gpu",),
+    dtypes=("bfloat16", "float16"),
+    mask_parts=("causal", "window", "lengths"),
+    soft_cap=False,
+    dropout=False,
+    also=tokamax_refusal,
+    local=True,
+)
 
-KERNELS = {kernel.name: kernel for kernel in (REFERENCE, DENSE, BLOCKED)}
+KERNELS = {kernel.name: kernel for kernel in (REFERENCE, DENSE, BLOCKED, CUDNN, SPLASH, TOKAMAX)}
 
 # In this order `auto` asks each kernel; dense supports everything but taps, reference supports everything.
 _ORDER: dict[Platform, tuple[Kernel, ...]] = {
     "cpu": (BLOCKED, DENSE, REFERENCE),
-    "gpu": (DENSE, REFERENCE),
-    "tpu": (DENSE, REFERENCE),
+    "gpu": (CUDNN, TOKAMAX, DENSE, REFERENCE),
+    "tpu": (SPLASH, DENSE, REFERENCE),
 }
 
 
