@@ -20,8 +20,8 @@ Pass = Literal["forward", "forward+backward"]
 Subject = Literal["attention", "ffn", "block"]
 
 CONVENTION = (
-    "FLOP: 2 a multiply-add, matmuls only; attention has 2 matmuls forward and 4 backward over pairs of query and key,\n"
-    "recomputed scores not counted; GFLOP/s counts the pairs that the mask shows, (full) the whole square"
+    "FLOP: 2 a multiply-add, matmuls only; attention has 2 matmuls forward and 4 backward over its pairs of query\n"
+    "and key, recomputed scores not counted; GFLOP/s counts the pairs that the mask shows, (full) the whole square"
 )
 
 # So many positions of ffn and block are checked in float64, and only they have a gradient flowing in.
