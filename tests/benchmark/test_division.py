@@ -11,6 +11,8 @@ import pytest
 from jaxgpt.benchmark.division import divisions
 from jaxgpt.benchmark.workload import parse_shape
 
+COMPILED = ("reference", "dense", "blocked", "jax.nn", "flax.linen", "ffn", "block")
+
 
 @pytest.mark.parametrize(
     ("shape", "count", "expected"),
@@ -38,12 +40,12 @@ def test_an_accelerator_is_one_device(monkeypatch):
 @pytest.mark.ci  # a child process with devices of its own, and twelve compilations
 def test_every_compiled_contestant_is_right_on_all_devices():
     command = [sys.executable, "-m", "jaxgpt.benchmark", "attention", "--devices", "all", "--seconds", "0.001"]
-    command += ["--shapes", "1x8x4x4x2", "2x8x2x4x1", "1x8x2x4", "--json"]
+    command += ["--shapes", "1x8x4x4x2", "2x8x2x4x1", "1x8x2x4", "--json", "--contestants", *COMPILED]
     environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     compiled = [row for row in json.loads(done.stdout)["rows"] if row["mode"] == "jit" and "seconds" in row]
     divided = {(row["contestant"], row["devices"].split(", ")[-1]) for row in compiled}
-    for name in ("reference", "dense", "blocked", "jax.nn", "flax.linen", "ffn", "block"):
+    for name in COMPILED:
         assert (name, "heads divided") in divided
         assert (name, "rows divided") in divided or name == "flax.linen"
