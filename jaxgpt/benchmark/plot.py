@@ -7,11 +7,11 @@ import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxgpt.config import RequestError
 
-from .results import Results, Row
+from .results import Results
 
 
 def check_plot(path: Path) -> None:
@@ -45,18 +45,24 @@ def crossings(lengths: Sequence[float], one: Sequence[float], other: Sequence[fl
     return found
 
 
-def curves(results: Results, passes: str) -> dict[str, dict[int, float]]:
-    """Return {contestant and mode: {T: milliseconds}} of attention in one pass."""
-    found: dict[str, dict[int, float]] = {}
+class Curve(NamedTuple):
+    """What the points of one curve have in common."""
+
+    contestant: str
+    mode: str
+    devices: str
+    sizes: str
+
+
+def curves(results: Results, passes: str) -> dict[Curve, dict[int, float]]:
+    """Return {curve: {T: milliseconds}} of attention in one pass."""
+    found: dict[Curve, dict[int, float]] = {}
     for row in results.rows:
         if row.spread and row.passes == passes and row.subject == "attention":
-            found.setdefault(_label(row), {})[row.workload.T] = 1e3 * row.spread.median
+            sizes = f"B{row.workload.B} H{row.workload.H} D{row.workload.D} K{row.workload.K}"
+            curve = Curve(row.contestant, row.mode, row.devices.split(",")[0], sizes)
+            found.setdefault(curve, {})[row.workload.T] = 1e3 * row.spread.median
     return found
-
-
-def _label(row: Row) -> str:
-    sizes = f"B{row.workload.B} H{row.workload.H} D{row.workload.D}"
-    return f"{row.contestant}, {row.mode}, {row.devices.split(',')[0]}, {sizes}"
 
 
 def draw_plot(results: Results, path: Path) -> None:
@@ -76,27 +82,32 @@ def draw_plot(results: Results, path: Path) -> None:
     pyplot.close(figure)
 
 
-def _panel(axis: Any, found: dict[str, dict[int, float]]) -> None:
-    for label, points in found.items():
-        eager = ", eager," in label
-        axis.plot(*zip(*sorted(points.items()), strict=True), "--" if eager else "-", marker=".", label=label)
+def _panel(axis: Any, found: dict[Curve, dict[int, float]]) -> None:
+    for curve, points in found.items():
+        dashes = "--" if curve.mode == "eager" else "-"
+        label = f"{curve.contestant}, {curve.devices}, {curve.sizes}"
+        axis.plot(*zip(*sorted(points.items()), strict=True), dashes, marker=".", label=label)
     crossed = _mark_crossings(axis, found)
     axis.set(xscale="log", yscale="log", ylabel="milliseconds")
+    lengths = sorted({T for points in found.values() for T in points})
+    axis.set_xticks(lengths, labels=map(str, lengths))
+    axis.set_xticks([], minor=True)
     axis.set_xlabel("T" if crossed else "T (eager and compiled do not cross)")
-    axis.legend(fontsize=7)
+    if found:
+        axis.legend(fontsize=7)
     axis.grid(visible=True, which="both", alpha=0.3)
 
 
-def _mark_crossings(axis: Any, found: dict[str, dict[int, float]]) -> bool:
+def _mark_crossings(axis: Any, found: dict[Curve, dict[int, float]]) -> bool:
     """Mark where eager and a compiled curve cross; return whether any do."""
     marked = False
-    for eager, slow in found.items():
-        for label, fast in found.items():
-            if ", eager," not in eager or ", jit," not in label or eager.split()[-3:] != label.split()[-3:]:
-                continue
-            lengths = sorted(slow.keys() & fast.keys())
-            for T, time in crossings(lengths, [slow[T] for T in lengths], [fast[T] for T in lengths]):
-                axis.plot(T, time, "kx", markersize=10)
-                axis.annotate(f"T = {T:.0f}", (T, time), textcoords="offset points", xytext=(6, -12), fontsize=8)
-                marked = True
+    for eager, compiled in itertools.product(found, found):
+        if (eager.mode, compiled.mode, eager.sizes) != ("eager", "jit", compiled.sizes):
+            continue
+        lengths = sorted(found[eager].keys() & found[compiled].keys())
+        times = ([found[curve][T] for T in lengths] for curve in (eager, compiled))
+        for T, time in crossings(lengths, *times):
+            axis.plot(T, time, "kx", markersize=10)
+            axis.annotate(f"T = {T:.0f}", (T, time), textcoords="offset points", xytext=(6, -12), fontsize=8)
+            marked = True
     return marked

@@ -37,7 +37,6 @@ def lines(results: Results) -> list[str]:
         "peak, memory: share of the two rates above, for the needed FLOP and for every input and output moved once",
         "compile s: of eager its first call, which compiles each operation; temp: of all devices together",
         "pays after: calls until compiling is made up for against eager, whose operations are compiled already",
-        *results.checks,
     ]
     for group in results.groups():
         head += ["", *_group_lines(group, machine)]
@@ -51,6 +50,7 @@ def _group_lines(group: list[Row], machine: Machine) -> list[str]:
     title = f"{first.subject}, {first.workload.name}, {first.workload.dtype}, {first.workload.mask}, {first.passes}"
     return [
         title,
+        f"checked against float64 first: {first.checked}",
         *("  ".join(_aligned(n, cell, widths[n]) for n, cell in enumerate(row)).rstrip() for row in cells),
         *(f"{row.who}: not timed; {row.left_out}" for row in group if not row.spread),
     ]

@@ -19,6 +19,7 @@ class Row:
         workload, passes: What was computed.
         contestant, mode, subject: Who computed it.
         devices: "1 device", or how many and what was divided.
+        checked: What was compared with float64, and how close it had to be.
         compile_seconds: As in `Program`; None where it was not built.
         temp_bytes: As in `Program`.
         spread: Of the times; None where it was not timed.
@@ -32,6 +33,7 @@ class Row:
     mode: str
     subject: Subject
     devices: str
+    checked: str
     compile_seconds: float | None = None
     temp_bytes: int | None = None
     spread: Spread | None = None
@@ -63,7 +65,6 @@ class Results:
     rows: tuple[Row, ...]
     machine: Machine
     environment: dict[str, Any]
-    checks: tuple[str, ...]
 
     @property
     def wrong(self) -> tuple[Row, ...]:
@@ -109,7 +110,6 @@ def as_record(results: Results, command: str) -> dict[str, Any]:
         "convention": CONVENTION,
         "environment": results.environment,
         "machine": machine._asdict(),
-        "checks": list(results.checks),
         "rows": [_row_record(row, eager_of(group), machine) for group in results.groups() for row in group],
     }
 
@@ -122,6 +122,7 @@ def _row_record(row: Row, eager: Row | None, machine: Machine) -> dict[str, Any]
         "contestant": row.contestant,
         "mode": row.mode,
         "devices": row.devices,
+        "checked": row.checked,
     }
     built = {"compile_seconds": row.compile_seconds, "temp_bytes": row.temp_bytes}
     if row.spread is None:

@@ -25,7 +25,7 @@ class Check:
     Attributes:
         errors: (out, gradients or None) -> how far each lies off.
         tolerance: How far it may.
-        scope: What is compared.
+        scope: What is compared, and to what tolerance.
     """
 
     errors: Callable[[Any, Any], Errors]
@@ -103,9 +103,9 @@ def _attention_check(workload: Workload, case: Case) -> Check:
             for name, array in got.items()
         }
 
-    largest = max(head.largest_score for head in heads)
-    scope = f"value and gradients of {len(sample)} of {workload.B * workload.K} key heads, every position"
-    return Check(errors, tolerance(workload, largest), scope)
+    allowed = tolerance(workload, max(head.largest_score for head in heads))
+    heads_checked = f"{len(sample)} of {workload.B * workload.K} key heads"
+    return Check(errors, allowed, f"value and gradients of {heads_checked}, every position, to {allowed:.0e}")
 
 
 def _block_check(workload: Workload, subject: Subject, case: Case) -> Check:
@@ -136,8 +136,8 @@ def _block_check(workload: Workload, subject: Subject, case: Case) -> Check:
         norm = float(np.sqrt(np.square(products).sum()))
         return found | {"gradient": abs(sum(products) - by_difference) / max(norm, 1e-30)}
 
-    rows = f"{len(case.rows_T)} of {workload.T} positions"
-    return Check(errors, tolerance(workload, 0.0), f"value at {rows}, all gradients along a random direction")
+    allowed, rows = tolerance(workload, 0.0), f"{len(case.rows_T)} of {workload.T} positions"
+    return Check(errors, allowed, f"value at {rows}, all gradients along a random direction, to {allowed:.0e}")
 
 
 def _direction(gradients: Any, arguments: Any) -> Any:

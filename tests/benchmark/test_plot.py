@@ -18,7 +18,7 @@ def test_curves_cross_where_straight_lines_on_logarithmic_axes_do():
 
 def test_curves_are_the_times_of_attention_by_length(row, results):
     found = curves(results(row("dense", 0.1), row("dense", 0.4, T=8), row("blocked", None, T=8)), "forward")
-    assert found == {"dense, jit, 1 device, B1 H1 D8": {4: 100.0, 8: 400.0}}
+    assert found == {("dense", "jit", "1 device", "B1 H1 D8 K1"): {4: 100.0, 8: 400.0}}
 
 
 def test_a_picture_is_written(row, results, tmp_path):

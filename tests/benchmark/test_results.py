@@ -43,6 +43,7 @@ def test_the_table_has_every_row_and_why_one_is_missing(row, results):
     text = "\n".join(lines(results(eager, row("dense", 0.1), row("blocked", None, left_out="wrong result: x"))))
     assert "2.0 GFLOP/s in matrix products, 4.0 GB/s" in text
     assert "blocked (1 device): not timed; wrong result: x" in text
+    assert "checked against float64 first: all of it" in text
     (dense,) = (line.split() for line in text.splitlines() if line.startswith("dense"))
     assert dense[:5] == ["dense", "1", "device", "100", "50-200"]
     assert dense[5] == "3.00"
