@@ -58,8 +58,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--shapes",
         metavar="SHAPE",
         nargs="+",
-        default=["1x128x12x64", "1x512x12x64"],
-        help="BxTxHxD, or BxTxHxDxK for K key heads (default: 1x128x12x64 1x512x12x64)",
+        default=["1x256x12x64"],
+        help="BxTxHxD, or BxTxHxDxK for K key heads (default: 1x256x12x64)",
     )
     parser.add_argument(
         "--sweep", metavar="T0:T1", help="run every shape at T0, 2 T0, ... up to T1 instead (default: its own T)"
@@ -92,7 +92,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "devices, one per core, or both (default: both)",
     )
     parser.add_argument(
-        "--seconds", type=number, default=0.4, help="time for each contestant in each pass (default: 0.4)"
+        "--seconds", type=number, default=0.3, help="time for each contestant in each pass (default: 0.3)"
     )
     parser.add_argument("--seed", type=seed, default=0, help="of the numbers that go in (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the record on stdout (default: a table)")
