@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import time
@@ -81,21 +82,21 @@ def measure_machine(dtype: str, seconds: float) -> Machine:
         seconds: Time to spend, after compiling; half for each.
     """
     large = jax.default_backend() != "cpu"
-    sizes, megabytes = ((4096, 8192), 1024) if large else ((768, 1536), 256)
-    gflops = max(_matmul_gflops(size, dtype, seconds / 4) for size in sizes)
+    sizes, megabytes = ((4096, 8192), 1024) if large else ((768, 1024, 1536), 256)
+    forms = list(itertools.product(sizes, {1, len(jax.devices())}))
+    gflops = max(_matmul_gflops(size, dtype, count, seconds / 2 / len(forms)) for size, count in forms)
     return Machine(gflops, _read_rate(megabytes << 20, seconds / 2))
 
 
-def _rows() -> NamedSharding:
-    """Return the sharding that gives each device as many rows."""
-    return NamedSharding(Mesh(np.array(jax.devices()), ("rows",)), PartitionSpec("rows"))
+def _rows(devices: int) -> NamedSharding:
+    """Return the sharding that gives each of so many devices as many rows."""
+    return NamedSharding(Mesh(np.array(jax.devices()[:devices]), ("rows",)), PartitionSpec("rows"))
 
 
-def _matmul_gflops(size: int, dtype: str, seconds: float) -> float:
+def _matmul_gflops(size: int, dtype: str, devices: int, seconds: float) -> float:
     """Multiply square matrices, the left one's rows divided among the devices."""
-    devices = len(jax.devices())
-    left = jax.device_put(jnp.ones((size * devices, size), dtype), _rows())
-    right = jax.device_put(jnp.ones((size, size), dtype), NamedSharding(_rows().mesh, PartitionSpec()))
+    left = jax.device_put(jnp.ones((size * devices, size), dtype), _rows(devices))
+    right = jax.device_put(jnp.ones((size, size), dtype), NamedSharding(_rows(devices).mesh, PartitionSpec()))
     run = jax.jit(jnp.matmul).lower(left, right).compile()
     return 2 * devices * size**3 / _best(lambda: run(left, right), seconds) / 1e9
 
@@ -103,7 +104,7 @@ def _matmul_gflops(size: int, dtype: str, seconds: float) -> float:
 def _read_rate(size: int, seconds: float) -> float:
     """Sum an array larger than the caches, so that it comes from memory."""
     devices = len(jax.devices())
-    array = jax.device_put(jnp.ones((devices, size // 4 // devices), jnp.float32), _rows())
+    array = jax.device_put(jnp.ones((devices, size // 4 // devices), jnp.float32), _rows(devices))
     run = jax.jit(lambda x: x.sum(axis=1)).lower(array).compile()
     return array.nbytes / _best(lambda: run(array), seconds) / 1e9
 
