@@ -13,8 +13,8 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from machine import environment
 
+from jaxgpt.benchmark.machine import environment
 from jaxgpt.config import load_preset
 from jaxgpt.data.batches import TrainingBatches
 from jaxgpt.data.examples import Windows

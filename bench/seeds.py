@@ -12,8 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from machine import environment
-
+from jaxgpt.benchmark.machine import environment
 from jaxgpt.runs.metrics import read_metrics
 
 

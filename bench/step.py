@@ -10,8 +10,8 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from machine import environment
 
+from jaxgpt.benchmark.machine import environment
 from jaxgpt.config import load_preset
 from jaxgpt.model.parameters import init
 from jaxgpt.sharding.cpu import cores

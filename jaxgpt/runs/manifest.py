@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
-import platform
 from pathlib import Path
 from types import NoneType
 from typing import Any, Self
@@ -15,21 +13,10 @@ from jaxgpt.config import RequestError, RunConfig, blamed_on, from_nested
 from jaxgpt.data.tokenizer import tokenizer_from_json
 
 from .files import write_atomically
+from .versions import library_versions
 
 FORMAT = 2
 FILE_NAME = "manifest.json"
-_PACKAGES = (
-    "jaxgpt",
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "orbax-checkpoint",
-    "grain",
-    "numpy",
-    "tokenizers",
-    "tiktoken",
-)
 _FIELDS: dict[str, tuple[type, ...]] = {
     "config": (dict,),
     "data": (dict,),
@@ -66,7 +53,7 @@ class Manifest:
     config: RunConfig
     data: dict[str, Any] = dataclasses.field(default_factory=dict)
     tokenizer: dict[str, Any] | None = None
-    versions: dict[str, str] = dataclasses.field(default_factory=lambda: library_versions())
+    versions: dict[str, str] = dataclasses.field(default_factory=library_versions)
     devices: dict[str, Any] = dataclasses.field(default_factory=dict)
     command: str | None = None
 
@@ -118,21 +105,6 @@ class Manifest:
             )
         with blamed_on(str(path)):
             return cls(**fields | {"config": config})
-
-
-def library_versions() -> dict[str, str]:
-    """Return the versions that a run's numbers depend on, `"not installed"` where a package has none.
-
-    >>> sorted(library_versions())[:3]
-    ['flax', 'grain', 'jax']
-    """
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions
 
 
 def check_vocabulary(vocab_size: int, tokenizer_size: int) -> None:

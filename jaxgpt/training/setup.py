@@ -16,8 +16,9 @@ from jaxgpt.model.parameters import init
 from jaxgpt.ops.keys import random_key
 from jaxgpt.runs.checkpoints import CheckpointStore
 from jaxgpt.runs.directory import RunDirectory, fresh_run_path, is_run
-from jaxgpt.runs.manifest import Manifest, library_versions
+from jaxgpt.runs.manifest import Manifest
 from jaxgpt.runs.metrics import MetricsLog
+from jaxgpt.runs.versions import library_versions
 from jaxgpt.sharding.mesh import place, replicated, topology
 
 from .material import Material, Warn, with_absolute_paths

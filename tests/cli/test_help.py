@@ -12,6 +12,7 @@ import pytest
 from program import PROGRAM
 
 from jaxgpt.cli import COMMANDS
+from jaxgpt.cli.bench import COMMANDS as BENCH_COMMANDS
 from jaxgpt.cli.data import COMMANDS as DATA_COMMANDS
 from jaxgpt.config import RunConfig, flatten, load_preset, preset_names
 
@@ -42,7 +43,9 @@ def test_usage_names_every_command(command, arguments):
         assert re.search(rf"^  {name} +{re.escape(summary)}$", out, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *(f"data {name}" for name in DATA_COMMANDS)])
+@pytest.mark.parametrize(
+    "name", [*COMMANDS, *(f"data {name}" for name in DATA_COMMANDS), *(f"bench {name}" for name in BENCH_COMMANDS)]
+)
 def test_help_gives_the_meaning_and_the_default_of_every_option(command, name):
     code, out, err = command(*name.split(), "--help")
     assert (code, err) == (0, "")
@@ -92,6 +95,9 @@ def test_help_names_every_preset(command, name):
         (["train", "--train.steps", "many"], 2),
         (["params", "gpt2"], 0),
         (["data", "--help"], 0),
+        (["bench", "--help"], 0),
+        (["bench", "attention", "--help"], 0),
+        (["bench", "attention", "--sede", "3"], 2),
         (["data", "tokenizer", "--help"], 0),
         (["data", "tokenizer", "--text", "a.txt", "--vocab-size", "many", "--out", "b.json"], 2),
     ],

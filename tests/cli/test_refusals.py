@@ -12,7 +12,7 @@ from jaxgpt.config import RequestError
         (
             ["trian"],
             "unknown command 'trian'; did you mean 'train'? (commands: train, generate, eval, params, import, "
-            "export, data, lesson)",
+            "export, data, bench, lesson)",
         ),
         (["--jobs"], "unknown command '--jobs' (commands: "),
         (

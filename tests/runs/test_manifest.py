@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxgpt.config import ModelConfig, OptimizerConfig, RequestError, RunConfig, TrainConfig, WorkError
-from jaxgpt.runs.manifest import Manifest, library_versions
+from jaxgpt.runs.manifest import Manifest
+from jaxgpt.runs.versions import library_versions
 
 
 @pytest.fixture

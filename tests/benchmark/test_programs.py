@@ -1,0 +1,48 @@
+"""Each mode runs as it says: compiled once, or step by step at every call."""
+
+import jax
+import pytest
+
+from jaxgpt.benchmark.contestants import Contestant
+from jaxgpt.benchmark.division import Division
+from jaxgpt.benchmark.programs import build
+from jaxgpt.benchmark.workload import parse_shape
+
+WORKLOAD = parse_shape("1x4x1x4")
+
+
+@pytest.fixture
+def calls(request):
+    """Build a contestant of a mode, call it twice; return what each run of its Python saw, and the program."""
+
+    def run(mode):
+        seen = []
+
+        def function(q, k, v):
+            jax.jit(lambda x: seen.append(isinstance(x, jax.core.Tracer)) or x)(q)
+            return q + k + v
+
+        entrant = Contestant("mine", lambda workload, division: function, mode)
+        program = build(entrant, WORKLOAD, Division(), WORKLOAD.case("attention"), "forward")
+        program.call()
+        program.call()
+        return seen, program
+
+    return run
+
+
+def test_what_is_compiled_runs_its_python_once(calls):
+    seen, program = calls("jit")
+    assert seen == [True]
+    assert program.compile_seconds > 0
+    assert program.temp_bytes is not None
+
+
+def test_eager_runs_its_python_at_every_call_and_compiles_inner_functions(calls):
+    seen, program = calls("eager")
+    assert seen == [True] * 3  # of the first call, and the two here
+    assert program.temp_bytes is None
+
+
+def test_disable_jit_compiles_no_inner_function_either(calls):
+    assert calls("disable_jit")[0] == [False] * 3
