@@ -13,6 +13,7 @@ import numpy as np
 from jaxgpt.config import ModelConfig, RequestError, nearest
 from jaxgpt.model.parameters import Params, draw, map_specs, path_number
 from jaxgpt.model.specs import block_specs
+from jaxgpt.ops.keys import random_key
 
 Dtype = Literal["float32", "bfloat16"]
 MaskName = Literal["causal", "full"]
@@ -203,7 +204,7 @@ def _block_case(workload: Workload, subject: Subject) -> Case:
 
 def _drawn(workload: Workload, specs: Any) -> Params:
     """Return parameters at their start, with noise on biases and norms too, so that a lost one is seen."""
-    key = jax.random.key(workload.seed)
+    key = random_key(workload.seed)
 
     def start(path, spec):
         noise = _random(workload, path_number(path), *spec.shape)

@@ -33,16 +33,19 @@ def blocked_attention(
     """
     B, T, H, D = q_BTHD.shape
     S, K = k_BSKD.shape[1:3]
-    tiling = Tiling.of(T, S, H // K, settings.soft_cap)
-    q_NIRD = pack(q_BTHD * settings.scale, K, tiling)
+    q_BTHD, factor = settings.scaled(q_BTHD)
+    tiling = Tiling.of(T, S, H // K, factor, settings.soft_cap)
+    q_NIRD = pack(q_BTHD, K, tiling)
     k_NSD, v_NSD = (padded(x.swapaxes(1, 2).reshape(B * K, S, D), tiling.keys) for x in (k_BSKD, v_BSKD))
-    return unpack(_attend(tiling, q_NIRD, k_NSD, v_NSD, extended(mask, tiling)), B, K, tiling)
+    heads_NIRD = _attend(tiling, q_NIRD, k_NSD, v_NSD, extended(mask, tiling))
+    return unpack(heads_NIRD.astype(q_BTHD.dtype), B, K, tiling)
 
 
 class _Saved(NamedTuple):
     """What the forward pass leaves for the backward pass: its arguments, heads, and each row's maximum and 1/sum.
 
-    Maximum and sum are the log-sum-exp in two numbers: of large scores, one number would lose the digits that count.
+    Heads are float32 whatever the queries are: rounded, they would no longer be the mean of the values. Maximum and
+    sum are the log-sum-exp in two numbers: of large scores, one number would lose the digits that count.
     """
 
     q_NIRD: jax.Array
@@ -56,6 +59,7 @@ class _Saved(NamedTuple):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(tiling: Tiling, q_NIRD: jax.Array, k_NSD: jax.Array, v_NSD: jax.Array, mask: Mask) -> jax.Array:
+    """Return the heads, float32."""
     return _attend_and_save(tiling, q_NIRD, k_NSD, v_NSD, mask)[0]
 
 
@@ -76,25 +80,25 @@ def _heads_of_block(
     sight: Sight, q_RD: jax.Array, k_SD: jax.Array, v_SD: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the heads of one block of queries, and each row's maximum score and 1/sum of exponentials."""
-    cap, size = sight.tiling.soft_cap, sight.tiling.block_S
+    cap, factor, size = sight.tiling.soft_cap, sight.tiling.factor, sight.tiling.block_S
 
     def tile(j, carry, *, masked):
         maximum_R1, sum_R1, heads_RD = carry
-        k_RD, v_RD = (dynamic_slice_in_dim(x_SD, j * size, size) for x_SD in (k_SD, v_SD))
-        scores_RS = soft_capped(_product(q_RD, k_RD.T), cap)
+        keys_SD, values_SD = (dynamic_slice_in_dim(x_SD, j * size, size) for x_SD in (k_SD, v_SD))
+        scores_RS = soft_capped(_product(q_RD, keys_SD.T) * factor, cap)
         if masked:
             scores_RS = jnp.where(sight.visible(j), scores_RS, HIDDEN)
         new_R1 = jnp.maximum(maximum_R1, scores_RS.max(axis=1, keepdims=True))
         weights_RS, shrink_R1 = jnp.exp(scores_RS - new_R1), jnp.exp(maximum_R1 - new_R1)
         sum_R1 = sum_R1 * shrink_R1 + weights_RS.sum(axis=1, keepdims=True)
-        return new_R1, sum_R1, heads_RD * shrink_R1 + _product(weights_RS.astype(v_RD.dtype), v_RD)
+        return new_R1, sum_R1, heads_RD * shrink_R1 + _product(weights_RS.astype(values_SD.dtype), values_SD)
 
     R, D = q_RD.shape
     start = jnp.full((R, 1), HIDDEN), jnp.zeros((R, 1)), jnp.zeros((R, D))
     maximum_R1, sum_R1, heads_RD = sight.over_keys(tile, start)
     # While a row has seen nothing, its hidden scores have weight 1; its maximum tells.
     inverse_R1 = jnp.where(maximum_R1 > HIDDEN, 1 / jnp.where(sum_R1 > 0, sum_R1, 1), 0)
-    return (heads_RD * inverse_R1).astype(q_RD.dtype), maximum_R1[:, 0], inverse_R1[:, 0]
+    return heads_RD * inverse_R1, maximum_R1[:, 0], inverse_R1[:, 0]
 
 
 def _pull(tiling: Tiling, saved: _Saved, d_heads_NIRD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, None]:
@@ -113,7 +117,8 @@ def _pull(tiling: Tiling, saved: _Saved, d_heads_NIRD: jax.Array) -> tuple[jax.A
         return d_q_IDR.swapaxes(1, 2), d_k_SD.astype(k_SD.dtype), d_v_SD.astype(v_SD.dtype)
 
     shares_NIR = _shares(d_heads_NIRD, saved.heads_NIRD)
-    rows = saved.q_NIRD, d_heads_NIRD, saved.maximum_NIR, saved.inverse_NIR, shares_NIR
+    # Rounded to the dtype they had when they came in, so nothing is lost.
+    rows = saved.q_NIRD, d_heads_NIRD.astype(saved.q_NIRD.dtype), saved.maximum_NIR, saved.inverse_NIR, shares_NIR
     heads = jnp.arange(len(saved.q_NIRD)), saved.k_NSD, saved.v_NSD, *rows
     return *lax.map(one_head, heads), None
 
@@ -138,17 +143,17 @@ def _shares(d_heads_NIRD: jax.Array, heads_NIRD: jax.Array) -> jax.Array:
 
 def _pull_block(sight, k_SD, v_SD, d_kv, q_RD, d_heads_RD, maximum_R, inverse_R, share_R):
     """Return the sums of d_k and d_v with this block's, and its d_q transposed, [D,R]."""
-    cap, size = sight.tiling.soft_cap, sight.tiling.block_S
+    cap, factor, size = sight.tiling.soft_cap, sight.tiling.factor, sight.tiling.block_S
 
     def tile(j, carry, *, masked):
         d_q_DR, d_k_SD, d_v_SD = carry
         at = j * size
         keys_SD, values_SD = (dynamic_slice_in_dim(x_SD, at, size) for x_SD in (k_SD, v_SD))
-        capped_SR = scores_SR = soft_capped(_product(keys_SD, q_RD.T), cap)
+        capped_SR = scores_SR = soft_capped(_product(keys_SD, q_RD.T) * factor, cap)
         if masked:
             scores_SR = jnp.where(sight.visible(j).T, scores_SR, HIDDEN)
         weights_SR = jnp.exp(scores_SR - maximum_R) * inverse_R
-        d_scores_SR = weights_SR * (_product(values_SD, d_heads_RD.T) - share_R)
+        d_scores_SR = weights_SR * (_product(values_SD, d_heads_RD.T) - share_R) * factor
         if cap is not None:
             d_scores_SR = d_scores_SR * (1 - (capped_SR / cap) ** 2)
         weights_SR, d_scores_SR = weights_SR.astype(q_RD.dtype), d_scores_SR.astype(q_RD.dtype)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Literal, get_args
 
 import jax
+import jax.numpy as jnp
 
 from jaxgpt.config import RequestError, nearest
 
@@ -32,6 +33,13 @@ class Settings:
     dropout_rate: float = 0.0
     dropout_key: jax.Array | None = None
     tap: Tap = no_tap
+
+    def scaled(self, q: jax.Array) -> tuple[jax.Array, float]:
+        """Return queries with the scale in them, and the factor that their scores still want.
+
+        It saves a pass over the scores, but 16-bit queries would be rounded once more.
+        """
+        return (q * self.scale, 1.0) if q.dtype == jnp.float32 else (q, self.scale)
 
     @property
     def drops(self) -> bool:

@@ -24,10 +24,11 @@ def dense_attention(
     """
     B, T, H, D = q_BTHD.shape
     S, K = k_BSKD.shape[1:3]
-    q_BKRD = (q_BTHD * settings.scale).swapaxes(1, 2).reshape(B, K, H // K * T, D)
+    q_BTHD, factor = settings.scaled(q_BTHD)
+    q_BKRD = q_BTHD.swapaxes(1, 2).reshape(B, K, H // K * T, D)
     k_BKSD, v_BKSD = (x_BSKD.swapaxes(1, 2) for x_BSKD in (k_BSKD, v_BSKD))
     scores_BKRS = jnp.einsum("bkrd,bksd->bkrs", q_BKRD, k_BKSD, preferred_element_type=jnp.float32)
-    scores_BHTS = soft_capped(scores_BKRS, settings.soft_cap).reshape(B, H, T, S)
+    scores_BHTS = soft_capped(scores_BKRS * factor, settings.soft_cap).reshape(B, H, T, S)
     visible = mask.visible(T, S)
     if visible is not None:
         scores_BHTS = jnp.where(visible, scores_BHTS, HIDDEN)

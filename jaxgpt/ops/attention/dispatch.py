@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 
 import jax
 import jax.numpy as jnp
@@ -149,6 +150,8 @@ def _call(q_BTHD, k_BSKD, v_BSKD, mask, platform, scale, soft_cap, dropout_rate,
     arrays = (("q_BTHD", q_BTHD), ("k_BSKD", k_BSKD), ("v_BSKD", v_BSKD))
     for name, array in arrays:
         check_floating(name, array)
+    if scale is not None and not isinstance(scale, numbers.Real):
+        raise RequestError(f"scale: expected a plain number, got {scale!r}; multiply the queries by an array instead")
     if soft_cap is not None and not soft_cap > 0:
         raise RequestError(f"soft_cap: expected a number above 0, or None for no cap, got {soft_cap!r}")
     if not 0 <= dropout_rate < 1:

@@ -26,6 +26,7 @@ class Tiling:
         T, S: Queries and keys before padding.
         G: Query heads that share a key head; they stand in one tile, G blocks one below the other.
         block_T, block_S: Queries and keys of a tile.
+        factor: Of the products of queries and keys.
         soft_cap: Of the scores, or None.
     """
 
@@ -34,12 +35,13 @@ class Tiling:
     G: int
     block_T: int
     block_S: int
+    factor: float
     soft_cap: float | None
 
     @classmethod
-    def of(cls, T: int, S: int, G: int, soft_cap: float | None) -> Tiling:
+    def of(cls, T: int, S: int, G: int, factor: float, soft_cap: float | None) -> Tiling:
         """Cut T and S into the fewest blocks of at most the sizes above, as equal as multiples of 8 allow."""
-        return cls(T, S, G, _equal_block(T, max(_ROWS // G, 8)), _equal_block(S, _KEYS), soft_cap)
+        return cls(T, S, G, _equal_block(T, max(_ROWS // G, 8)), _equal_block(S, _KEYS), factor, soft_cap)
 
     @property
     def blocks(self) -> int:

@@ -52,10 +52,14 @@ def test_auto_on_a_cpu_takes_by_length_and_by_what_is_asked_for(T, options, kern
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_kernel_that_can_run_is_taken_when_named(name):
-    platform = KERNELS[name].platforms[0]
-    choice = explained(512, KERNELS[name].dtypes[0], platform=platform, implementation=name)
-    assert (choice.kernel, choice.reason) == (name, "it was asked for")
+def test_a_kernel_is_taken_when_named_or_its_library_is_missing(name):
+    options = {"platform": KERNELS[name].platforms[0], "implementation": name}
+    try:
+        choice = explained(512, KERNELS[name].dtypes[0], **options)
+    except RequestError as error:
+        assert f"attention '{name}' is not installed: pip install" in str(error)
+    else:
+        assert (choice.kernel, choice.reason) == (name, "it was asked for")
 
 
 def test_a_named_kernel_is_refused_with_the_reason_and_never_replaced():
