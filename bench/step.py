@@ -20,10 +20,12 @@ from jaxgpt.training.optimizer import learning_rate_schedule, make_optimizer
 from jaxgpt.training.step import initial_state, make_train_step, split_micro_batches
 
 
-def prepare(preset: str, vocab_size: int, devices: int):
-    """Return (compiled step, its state, its batch) on a mesh of `devices`."""
+def prepare(preset: str, devices: int, *, attention: str = "auto", rows: int = 0, **model_changes):
+    """Return (compiled step, its state, its batch) on a mesh of `devices`; `rows` 0 means the preset's batch size."""
     run = load_preset(preset)
-    model, rows = run.model.replace(vocab_size=vocab_size), run.train.batch_size
+    rows = rows or run.train.batch_size
+    model, execution = run.model.replace(**model_changes), run.execution.replace(attention=attention)
+    vocab_size = model.vocab_size
     optimizer = make_optimizer(run.optimizer, model, run.train.steps)
     mesh = data_mesh(rows // run.train.accumulate, devices)
     ids_BT = np.random.default_rng(0).integers(0, vocab_size, (rows, model.context_length + 1), np.int32)
@@ -35,8 +37,9 @@ def prepare(preset: str, vocab_size: int, devices: int):
     batch = place(split_micro_batches(batch, run.train.accumulate), split_rows(mesh, axis=1))
     state = place(initial_state(init(model, key=jax.random.key(0)), optimizer), replicated(mesh))
     rate = learning_rate_schedule(run.optimizer, run.train.steps)
-    step = make_train_step(model, run.execution, optimizer, learning_rate=rate, key=jax.random.key(0))
-    compiled = jax.jit(step, donate_argnums=0, out_shardings=replicated(mesh)).lower(state, batch).compile()
+    step = make_train_step(model, execution, optimizer, learning_rate=rate, key=jax.random.key(0))
+    with jax.set_mesh(mesh):
+        compiled = jax.jit(step, donate_argnums=0, out_shardings=replicated(mesh)).lower(state, batch).compile()
     return compiled, state, batch
 
 
@@ -54,6 +57,14 @@ def time_in_turn(programs: dict, rounds: int, steps: int) -> tuple[dict, dict]:
     return milliseconds, losses
 
 
+def percentiles(milliseconds: dict) -> dict:
+    """Return the median of each program's times, and the 10th and 90th percentile."""
+    return {
+        name: dict(zip(("p10", "median", "p90"), np.percentile(times, (10, 50, 90)).round(2).tolist(), strict=True))
+        for name, times in milliseconds.items()
+    }
+
+
 def main() -> None:
     """Time, check that the losses agree, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -68,14 +79,11 @@ def main() -> None:
     most = largest_divisor(train.batch_size // train.accumulate, cores())
     jax.config.update("jax_num_cpu_devices", most)
     counts = {f"{count} device(s)": count for count in sorted({1, most})}
-    programs = {name: prepare(options.preset, options.vocab_size, count) for name, count in counts.items()}
+    programs = {name: prepare(options.preset, count, vocab_size=options.vocab_size) for name, count in counts.items()}
     milliseconds, losses = time_in_turn(programs, options.rounds, options.steps)
     if np.ptp(list(losses.values())) > 1e-3:
         raise SystemExit(f"the losses differ: {losses}; nothing was recorded")
-    rows = {
-        name: dict(zip(("p10", "median", "p90"), np.percentile(times, (10, 50, 90)).round(2).tolist(), strict=True))
-        for name, times in milliseconds.items()
-    }
+    rows = percentiles(milliseconds)
     record = {
         "command": f"python bench/step.py --preset {options.preset} --vocab-size {options.vocab_size}",
         "milliseconds_per_step": rows,

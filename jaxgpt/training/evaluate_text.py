@@ -140,7 +140,8 @@ def _losses(
     mesh = data_mesh(rows)
     batches = (place(batch, split_rows(mesh)) for batch in evaluation_batches(examples, batch_size=rows))
     step = jax.jit(make_evaluation_step(config.model, config.execution))
-    nats_N, tokens_N = row_sums(step, place(params, replicated(mesh)), batches)
+    with jax.set_mesh(mesh):  # attention divides its rows by it
+        nats_N, tokens_N = row_sums(step, place(params, replicated(mesh)), batches)
     if not np.isfinite(nats_N).all():
         place_of_first = examples.place(int(examples.tiling[np.isfinite(nats_N).argmin()]))
         raise WorkError(

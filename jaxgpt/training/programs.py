@@ -96,8 +96,9 @@ def compile_programs(material: Material, mesh: Mesh, state: TrainState) -> Progr
     evaluation_step = make_evaluation_step(config.model, config.execution)
     bare = Programs(config, mesh, train_step, evaluation_step, 0.0)
     batch = bare.place_batch(training_batches(material).batch_at(0))
-    compiled_train = jax.jit(train_step, donate_argnums=0, out_shardings=everywhere).lower(state, batch).compile()
     rows = next(bare.evaluation_batches(material.splits.validation))
-    compiled_evaluation = jax.jit(evaluation_step).lower(state.params, rows).compile()
+    with jax.set_mesh(mesh):  # attention divides its rows by it
+        compiled_train = jax.jit(train_step, donate_argnums=0, out_shardings=everywhere).lower(state, batch).compile()
+        compiled_evaluation = jax.jit(evaluation_step).lower(state.params, rows).compile()
     seconds = time.perf_counter() - start
     return Programs(config, mesh, compiled_train, compiled_evaluation, seconds)

@@ -57,6 +57,7 @@ class Call:
         dtype: Of queries, keys and values.
         mask: Its parts; the values in its arrays are never looked at.
         settings: Scale, soft cap, dropout, tap.
+        divided: Whether the mesh in place gives each device rows or heads of its own.
     """
 
     platform: Platform
@@ -69,6 +70,7 @@ class Call:
     dtype: str
     mask: Mask
     settings: Settings
+    divided: bool
 
     @property
     def decodes(self) -> bool:

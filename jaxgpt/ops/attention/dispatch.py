@@ -17,7 +17,7 @@ from .call import Call, Platform, Settings, platform_of
 from .masks import Mask, NamedMask, as_mask, lengths
 from .masks import window as window_mask
 from .registry import KERNELS, Choice, choose
-from .spread import spread
+from .spread import division, spread
 
 Implementation = AttentionName
 
@@ -158,4 +158,6 @@ def _call(q_BTHD, k_BSKD, v_BSKD, mask, platform, scale, soft_cap, dropout_rate,
         raise RequestError(f"dropout rate: expected at least 0 and below 1, got {dropout_rate}")
     settings = Settings(1 / math.sqrt(D) if scale is None else scale, soft_cap, dropout_rate, dropout_key, tap)
     dtype = jnp.result_type(*(array.dtype for _, array in arrays)).name
-    return Call(platform_of(platform), B, T, S, H, K, D, dtype, mask.fitted(B, T, S), settings)
+    parts = division(B, K)
+    divided = parts.rows is not None or parts.heads is not None
+    return Call(platform_of(platform), B, T, S, H, K, D, dtype, mask.fitted(B, T, S), settings, divided)

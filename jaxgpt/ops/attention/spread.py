@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import jax
 from jax.sharding import AxisType, PartitionSpec
@@ -22,13 +23,18 @@ _HEAD_AXES = ("tensor",)
 Run = Callable[[jax.Array, jax.Array, jax.Array, Mask, Settings], jax.Array]
 
 
-def spread(
-    run: Run, q_BTHD: jax.Array, k_BSKD: jax.Array, v_BSKD: jax.Array, fitted: Mask, settings: Settings
-) -> jax.Array:
-    """Return `run` of the arguments, its rows and heads divided among the devices of the mesh in place.
+class Division(NamedTuple):
+    """Mesh axes, by name, that divide the rows and the heads of a call, and all axes that are free to be used."""
 
-    Without a mesh it is `run`. Rows that the devices of the row axes do not divide evenly stay whole on each of them,
-    and likewise heads.
+    rows: tuple[str, ...] | None
+    heads: tuple[str, ...] | None
+    free: frozenset[str]
+
+
+def division(B: int, K: int) -> Division:
+    """Return how the mesh in place divides B rows and K key heads.
+
+    Rows that the devices of the row axes do not divide evenly stay whole on each of them, and likewise heads.
     """
     mesh = jax.sharding.get_abstract_mesh()
     free = {
@@ -36,8 +42,14 @@ def spread(
         for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True)
         if kind == AxisType.Auto
     }
-    rows = _dividing(_ROW_AXES, free, q_BTHD.shape[0])
-    heads = _dividing(_HEAD_AXES, free, k_BSKD.shape[2])
+    return Division(_dividing(_ROW_AXES, free, B), _dividing(_HEAD_AXES, free, K), frozenset(free))
+
+
+def spread(
+    run: Run, q_BTHD: jax.Array, k_BSKD: jax.Array, v_BSKD: jax.Array, fitted: Mask, settings: Settings
+) -> jax.Array:
+    """Return `run` of the arguments, on each device its own part by `division`; without a mesh it is `run`."""
+    rows, heads, free = division(q_BTHD.shape[0], k_BSKD.shape[2])
     if not rows and not heads:
         return run(q_BTHD, k_BSKD, v_BSKD, fitted, settings)
     heads_spec, mask_spec = PartitionSpec(rows, None, heads, None), PartitionSpec(rows)
@@ -45,7 +57,7 @@ def spread(
         functools.partial(run, settings=settings),
         in_specs=(heads_spec, heads_spec, heads_spec, mask_spec),
         out_specs=heads_spec,
-        axis_names=frozenset(free),
+        axis_names=free,
         check_vma=False,  # Pallas calls and loops say nothing about which devices hold the same values
     )
     return local(q_BTHD, k_BSKD, v_BSKD, fitted)
