@@ -198,6 +198,23 @@ CASES = {
     "a few queries, windowed, of a ragged past": Case(
         T=4, S=40, window=9, lengths=np.array([40, 8]), offset=np.array([36, 4])
     ),
+    "one query of long ragged pasts": Case(T=1, S=300, lengths=np.array([300, 41])),
+    "one query of a long past, little of it there": Case(
+        T=1, S=300, lengths=np.array([60, 41]), real=real(300, (3, 300), (0, 300))
+    ),
+    "one query of long pasts, one of them empty": Case(T=1, S=300, causal=False, lengths=np.array([0, 70])),
+    "a few queries of a long past, offset by row": Case(T=4, S=64, K=1, offset=np.array([60, 9])),
+    "a few queries of a long past, windowed and packed": Case(
+        T=4,
+        S=300,
+        K=1,
+        window=50,
+        offset=np.array([240, 232]),
+        segments=(documents([2, 2], [4]), documents([220, 22, 58], [300])),
+    ),
+    "a few queries of a long past, windowed to both sides": Case(
+        T=3, S=320, causal=False, window=20, offset=np.array([100, 120]), soft_cap=2.0
+    ),
     "cross": Case(T=3, S=7, causal=False),
     "cross, more queries than keys": Case(T=7, S=3, causal=False),
     "cross, padded": Case(T=3, causal=False, real=real(8, (0, 5), (2, 8))),

@@ -10,7 +10,7 @@ from .errors import RequestError
 from .model import ModelConfig
 from .section import Section, option
 
-AttentionName = Literal["auto", "reference", "dense", "blocked", "cudnn", "splash", "tokamax"]
+AttentionName = Literal["auto", "reference", "dense", "blocked", "decode", "cudnn", "splash", "tokamax"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

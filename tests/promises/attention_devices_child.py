@@ -27,8 +27,9 @@ CASES = {
     "lengths and offsets by row": Case(
         B=4, T=2, lengths=np.array([8, 3, 0, 5]), offset=np.array([6, 1, 0, 3]), soft_cap=2.0
     ),
-    "one key head, which two devices cannot share": Case(B=4, K=1),
-    "three rows, which four devices cannot share": Case(B=3, lengths=np.array([8, 3, 0])),
+    "a long past": Case(B=4, T=2, S=300, lengths=np.array([70, 3, 0, 200]), offset=np.array([68, 1, 0, 198])),
+    "one key head, which two devices cannot share": Case(B=4, T=2, K=1),
+    "three rows, which four devices cannot share": Case(B=3, T=2, lengths=np.array([8, 3, 0])),
     "dropout": Case(B=4, dropout=0.4),
 }
 

@@ -144,7 +144,6 @@ def _shares(d_heads_NIRD: jax.Array, heads_NIRD: jax.Array) -> jax.Array:
 def _pull_block(sight, k_SD, v_SD, d_kv, q_RD, d_heads_RD, maximum_R, inverse_R, share_R):
     """Return the sums of d_k and d_v with this block's, and its d_q transposed, [D,R]."""
     cap, factor, size = sight.tiling.soft_cap, sight.tiling.factor, sight.tiling.block_S
-    k_DS = k_SD.T
 
     def tile(j, carry, *, masked):
         d_q_DR, d_k_SD, d_v_SD = carry
@@ -159,7 +158,7 @@ def _pull_block(sight, k_SD, v_SD, d_kv, q_RD, d_heads_RD, maximum_R, inverse_R,
             d_scores_SR = d_scores_SR * (1 - (capped_SR / cap) ** 2)
         weights_SR, d_scores_SR = weights_SR.astype(q_RD.dtype), d_scores_SR.astype(q_RD.dtype)
         return (
-            d_q_DR + _product(dynamic_slice_in_dim(k_DS, at, size, axis=1), d_scores_SR),
+            d_q_DR + _product(keys_SD.T, d_scores_SR),
             _added(d_k_SD, _product(d_scores_SR, q_RD), at),
             _added(d_v_SD, _product(weights_SR, d_heads_RD), at),
         )

@@ -145,6 +145,24 @@ class Mask:
         ]
         return functools.reduce(lambda seen, part: _joined(jnp.logical_and, seen, part), parts)
 
+    def within(self, key: Start, S: int, last: int) -> Mask:
+        """Return the mask over S keys from index `key` on, as if they were all; the mask must be `fitted`.
+
+        Args:
+            key: Where they begin; a plain number, or a traced one.
+            S: How many they are.
+            last: As in `tile`.
+        """
+        offset = last if self.query_offset is None else self.query_offset
+        segments = self.segments
+        return dataclasses.replace(
+            self,
+            keys_BS=None if self.keys_BS is None else _columns(self.keys_BS, key, S),
+            lengths_B=None if self.lengths_B is None else self.lengths_B - key,
+            segments=None if segments is None else (segments[0], _columns(segments[1], key, S)),
+            query_offset=offset - key if self.by_distance else None,
+        )
+
     @property
     def _row_count(self) -> int:
         """How many rows the arrays have; 1 where none tells."""

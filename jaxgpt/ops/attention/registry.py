@@ -13,6 +13,7 @@ from ..taps import no_tap
 from .blocked import blocked_attention
 from .call import Call, Platform, Settings
 from .cudnn import cudnn_attention, cudnn_refusal
+from .decode import decode_attention, decode_pays, decode_refusal
 from .dense import dense_attention
 from .masks import MASK_PARTS, Mask, MaskPart
 from .reference import reference_attention
@@ -79,6 +80,7 @@ def _blocked_pays(call: Call) -> str | None:
 REFERENCE = Kernel("reference", reference_attention, taps=True)
 DENSE = Kernel("dense", dense_attention)
 BLOCKED = Kernel("blocked", blocked_attention, dropout=False, pays=_blocked_pays, local=True)
+DECODE = Kernel("decode", decode_attention, dropout=False, also=decode_refusal, pays=decode_pays, local=True)
 CUDNN = Kernel(
     "cudnn",
     cudnn_attention,
@@ -111,11 +113,11 @@ TOKAMAX = Kernel(
     local=True,
 )
 
-KERNELS = {kernel.name: kernel for kernel in (REFERENCE, DENSE, BLOCKED, CUDNN, SPLASH, TOKAMAX)}
+KERNELS = {kernel.name: kernel for kernel in (REFERENCE, DENSE, BLOCKED, DECODE, CUDNN, SPLASH, TOKAMAX)}
 
 # In this order `auto` asks each kernel; dense supports everything but taps, reference supports everything.
 _ORDER: dict[Platform, tuple[Kernel, ...]] = {
-    "cpu": (BLOCKED, DENSE, REFERENCE),
+    "cpu": (DECODE, BLOCKED, DENSE, REFERENCE),
     "gpu": (CUDNN, TOKAMAX, DENSE, REFERENCE),
     "tpu": (SPLASH, DENSE, REFERENCE),
 }

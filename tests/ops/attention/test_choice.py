@@ -11,8 +11,8 @@ from jaxgpt.ops.attention import KERNELS, attention, explain_attention
 REAL = np.ones((2, 8), bool)
 
 
-def explained(T=8, dtype="float32", **options):
-    q, k = (jax.ShapeDtypeStruct((2, length, heads, 8), dtype) for length, heads in ((T, 4), (max(T, 8), 2)))
+def explained(T=8, dtype="float32", S=None, **options):
+    q, k = (jax.ShapeDtypeStruct((2, length, heads, 8), dtype) for length, heads in ((T, 4), (S or max(T, 8), 2)))
     return explain_attention(q, k, k, **options)
 
 
@@ -58,11 +58,31 @@ def test_auto_on_a_cpu_takes_blocked_earlier_where_each_device_has_a_part(axis, 
         assert explained(256, platform="cpu").kernel == kernel
 
 
+@pytest.mark.parametrize(
+    ("T", "S", "options", "kernel"),
+    [
+        (1, 1024, {"lengths_B": np.array([9, 1024])}, "decode"),
+        (8, 1024, {"query_offset": np.array([9, 100])}, "decode"),
+        (1, 1024, {"window": 9}, "decode"),
+        (9, 1024, {"lengths_B": np.array([9, 1024])}, "dense"),
+        (1, 1023, {"lengths_B": np.array([9, 1023])}, "dense"),
+        (1, 1024, {}, "dense"),
+        (1, 1024, {"mask": masks.padding(np.ones((2, 1024), bool))}, "dense"),
+        (600, 2400, {"lengths_B": np.array([9, 1024])}, "blocked"),
+    ],
+)
+def test_auto_on_a_cpu_decodes_where_positions_may_hide_much_of_a_long_past(T, S, options, kernel):
+    choice = explained(T, S=S, platform="cpu", **options)
+    assert choice.kernel == kernel
+    assert kernel == "decode" or choice.others["decode"].startswith(("decodes only", "is not quicker", "is dense"))
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_is_taken_when_named_or_its_library_is_missing(name):
     options = {"platform": KERNELS[name].platforms[0], "implementation": name}
+    T = 8 if name == "decode" else 512
     try:
-        outcome = explained(512, KERNELS[name].dtypes[0], **options).reason
+        outcome = explained(T, KERNELS[name].dtypes[0], S=512, **options).reason
     except RequestError as error:
         outcome = str(error)
     assert outcome == "it was asked for" or f"attention '{name}' is not installed: pip install" in outcome
