@@ -31,7 +31,7 @@ class Opened(NamedTuple):
 
     Attributes:
         config, params, tokenizer: The model; the tokenizer is None where there is none.
-        execution: How its run computes; the defaults for the files of others.
+        execution: How its run computes, on whatever platform; the defaults for the files of others.
         step: The run's step; 0 for the files of others.
         source: What was read, in words.
     """
@@ -83,7 +83,14 @@ def open_model(path: str | Path, warn: Warn) -> Opened:
     path = Path(path)
     if is_run(path):
         config, params, tokenizer, step = load_run(path, warn)
-        return Opened(config.model, params, tokenizer, config.execution, step, f"run directory, step {step}")
+        return Opened(
+            config.model,
+            params,
+            tokenizer,
+            config.execution.replace(platform="auto"),
+            step,
+            f"run directory, step {step}",
+        )
     with _readable(path):
         place = _place(path)
         reading = read_folder(place, warn) if place.is_dir() else read_file(place)

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from jaxgpt.config import RunConfig
+from jaxgpt.config import RequestError, RunConfig
 from jaxgpt.data.batches import TrainingBatches, evaluation_batches
 from jaxgpt.data.examples import Examples
 from jaxgpt.ops.keys import random_key
@@ -67,7 +67,14 @@ class Programs:
 
 
 def make_mesh(config: RunConfig) -> Mesh:
-    """Return the mesh that shares a micro-batch's rows."""
+    """Return the mesh that shares a micro-batch's rows.
+
+    Raises:
+        RequestError: the run is to be compiled for another platform than the one at hand.
+    """
+    platform, here = config.execution.platform, jax.default_backend()
+    if platform not in ("auto", here):
+        raise RequestError(f"execution.platform is {platform}, but this process computes on {here}; leave it at auto")
     return data_mesh(config.train.batch_size // config.train.accumulate, config.mesh.data)
 
 

@@ -28,7 +28,7 @@ def report():
     return report
 
 
-@pytest.mark.parametrize("way", ["with_a_mesh", "by_its_arguments"])
+@pytest.mark.parametrize("way", ["with_a_mesh", "by_its_arguments", "inside_shard_map"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_on_eight_devices_is_the_formula(report, name, way):
     outcomes = report[way][name]
@@ -38,6 +38,7 @@ def test_a_kernel_on_eight_devices_is_the_formula(report, name, way):
     why = {case: outcome["refused"] for case, outcome in outcomes.items() if "refused" in outcome}
     refused = {case for case, reason in why.items() if "decodes only" not in reason}
     assert name == "decode" or refused == set(why)
+    assert len(outcomes) >= 6
     assert refused <= ({"dropout"} if not KERNELS[name].dropout else set())
     assert {case: outcome["wrong"] for case, outcome in outcomes.items() if outcome.get("wrong")} == {}
 

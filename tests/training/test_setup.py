@@ -141,3 +141,8 @@ def test_the_quick_estimate_of_the_training_split_is_not_made_of_the_batches_tra
     ]
     assert len(pairs) == 4
     assert not any(np.array_equal(estimated, batch) for estimated, batch in pairs)
+
+
+def test_a_run_that_is_to_be_compiled_for_another_platform_is_refused(tiny):
+    with pytest.raises(RequestError, match="execution.platform is tpu, but this process computes on cpu"):
+        make_mesh(tiny({"execution.platform": "tpu"}))

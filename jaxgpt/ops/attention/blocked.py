@@ -9,7 +9,7 @@ of matrices as they lie. Memory grows with T + S.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -94,7 +94,8 @@ def _heads_of_block(
         return new_R1, sum_R1, heads_RD * shrink_R1 + _product(weights_RS.astype(values_SD.dtype), values_SD)
 
     R, D = q_RD.shape
-    start = jnp.full((R, 1), HIDDEN), jnp.zeros((R, 1)), jnp.zeros((R, D))
+    zero = _zero_like(q_RD, k_SD, sight.mask)
+    start = jnp.full((R, 1), HIDDEN) + zero, jnp.zeros((R, 1)) + zero, jnp.zeros((R, D)) + zero
     maximum_R1, sum_R1, heads_RD = sight.over_keys(tile, start)
     # While a row has seen nothing, its hidden scores have weight 1; its maximum tells.
     inverse_R1 = jnp.where(maximum_R1 > HIDDEN, 1 / jnp.where(sum_R1 > 0, sum_R1, 1), 0)
@@ -112,8 +113,8 @@ def _pull(tiling: Tiling, saved: _Saved, d_heads_NIRD: jax.Array) -> tuple[jax.A
             i, *rows = block
             return _pull_block(Sight(tiling, mine, i), k_SD, v_SD, d_kv, *rows)
 
-        empty = jnp.zeros(k_SD.shape, jnp.float32), jnp.zeros(v_SD.shape, jnp.float32)
-        (d_k_SD, d_v_SD), d_q_IDR = lax.scan(one_block, empty, (jnp.arange(tiling.blocks), *blocks))
+        empty_SD = jnp.zeros(k_SD.shape) + _zero_like(saved.q_NIRD, k_SD, saved.mask)
+        (d_k_SD, d_v_SD), d_q_IDR = lax.scan(one_block, (empty_SD, empty_SD), (jnp.arange(tiling.blocks), *blocks))
         return d_q_IDR.swapaxes(1, 2), d_k_SD.astype(k_SD.dtype), d_v_SD.astype(v_SD.dtype)
 
     shares_NIR = _shares(d_heads_NIRD, saved.heads_NIRD)
@@ -163,8 +164,18 @@ def _pull_block(sight, k_SD, v_SD, d_kv, q_RD, d_heads_RD, maximum_R, inverse_R,
             _added(d_v_SD, _product(weights_SR, d_heads_RD), at),
         )
 
-    d_q_DR, *d_kv = sight.over_keys(tile, (jnp.zeros(q_RD.shape[::-1]), *d_kv))
+    empty_DR = jnp.zeros(q_RD.shape[::-1]) + _zero_like(q_RD, k_SD, sight.mask)
+    d_q_DR, *d_kv = sight.over_keys(tile, (empty_DR, *d_kv))
     return tuple(d_kv), d_q_DR.astype(q_RD.dtype)
+
+
+def _zero_like(*trees: Any) -> jax.Array:
+    """Return 0, as a number that varies over the devices as the arrays do.
+
+    Inside `jax.shard_map` a loop must start with what it ends with in that respect too.
+    """
+    firsts = [leaf.ravel()[0] for leaf in jax.tree.leaves(trees)]
+    return functools.reduce(jnp.add, [((first != first) & False).astype(jnp.float32) for first in firsts])
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -58,6 +58,7 @@ class Call:
         mask: Its parts; the values in its arrays are never looked at.
         settings: Scale, soft cap, dropout, tap.
         divided: Whether the mesh in place gives each device rows or heads of its own.
+        explicit: Whether it has an axis of the Explicit type, along which programs must say how arrays are divided.
     """
 
     platform: Platform
@@ -71,6 +72,7 @@ class Call:
     mask: Mask
     settings: Settings
     divided: bool
+    explicit: bool
 
     @property
     def decodes(self) -> bool:

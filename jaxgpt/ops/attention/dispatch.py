@@ -16,7 +16,7 @@ from ..taps import Tap, no_tap
 from .call import Call, Platform, Settings, platform_of
 from .masks import Mask, NamedMask, as_mask, lengths
 from .masks import window as window_mask
-from .registry import KERNELS, Choice, choose
+from .registry import DTYPES, KERNELS, Choice, choose
 from .spread import division, spread
 
 Implementation = AttentionName
@@ -150,14 +150,24 @@ def _call(q_BTHD, k_BSKD, v_BSKD, mask, platform, scale, soft_cap, dropout_rate,
     arrays = (("q_BTHD", q_BTHD), ("k_BSKD", k_BSKD), ("v_BSKD", v_BSKD))
     for name, array in arrays:
         check_floating(name, array)
-    if scale is not None and not isinstance(scale, numbers.Real):
-        raise RequestError(f"scale: expected a plain number, got {scale!r}; multiply the queries by an array instead")
-    if soft_cap is not None and not soft_cap > 0:
-        raise RequestError(f"soft_cap: expected a number above 0, or None for no cap, got {soft_cap!r}")
-    if not 0 <= dropout_rate < 1:
-        raise RequestError(f"dropout rate: expected at least 0 and below 1, got {dropout_rate}")
-    settings = Settings(1 / math.sqrt(D) if scale is None else scale, soft_cap, dropout_rate, dropout_key, tap)
     dtype = jnp.result_type(*(array.dtype for _, array in arrays)).name
+    if dtype not in DTYPES:
+        raise RequestError(f"attention: expected {', '.join(DTYPES)}, got {dtype}; convert with .astype")
+    _check_number("scale", scale, -math.inf, math.inf)
+    _check_number("soft_cap", soft_cap, 0, math.inf)
+    _check_number("dropout_rate", dropout_rate, 0, 1, at_least=True)
+    settings = Settings(1 / math.sqrt(D) if scale is None else scale, soft_cap, dropout_rate, dropout_key, tap)
     parts = division(B, K)
     divided = parts.rows is not None or parts.heads is not None
-    return Call(platform_of(platform), B, T, S, H, K, D, dtype, mask.fitted(B, T, S), settings, divided)
+    fitted = mask.fitted(B, T, S)
+    return Call(platform_of(platform), B, T, S, H, K, D, dtype, fitted, settings, divided, parts.explicit)
+
+
+def _check_number(name: str, value: float | None, low: float, high: float, *, at_least: bool = False) -> None:
+    """Refuse what is no plain number between the bounds; None is one where the argument may be left out."""
+    if value is None:
+        return
+    if isinstance(value, numbers.Real) and (low <= value if at_least else low < value) and value < high:
+        return
+    bounds = f"{'at least' if at_least else 'above'} {low} and below {high}"
+    raise RequestError(f"{name}: expected a plain number {bounds}, got {value!r}")

@@ -95,6 +95,8 @@ class Mask:
             RequestError: more queries than keys where distances count and no offset says where the queries stand, a
                 negative offset, or parts of other lengths.
         """
+        if self.query_offset is not None:
+            _check_whole("query_offset", self.query_offset)
         offset = self.query_offset if self.by_distance else None
         if isinstance(offset, numbers.Integral):
             offset = _checked_offset(int(offset), T, S)
@@ -206,6 +208,11 @@ def _joined(join: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
     return join(one, other)
 
 
+def _check_whole(name: str, array: Any) -> None:
+    if not jnp.issubdtype(jnp.result_type(array), jnp.integer):
+        raise RequestError(f"{name}: expected whole numbers, got {jnp.result_type(array)}")
+
+
 def _checked_offset(offset: int, T: int, S: int) -> int | None:
     if offset < 0:
         raise RequestError(f"query_offset: expected at least 0, got {offset}; it is the first query's position")
@@ -302,8 +309,7 @@ def lengths(lengths_B: jax.Array) -> Mask:
         [[[[True, False]]]]
     """
     check_shape("lengths_B", lengths_B)
-    if not jnp.issubdtype(jnp.result_type(lengths_B), jnp.integer):
-        raise RequestError(f"lengths_B: expected whole numbers, got {jnp.result_type(lengths_B)}")
+    _check_whole("lengths_B", lengths_B)
     return Mask(lengths_B=jnp.asarray(lengths_B))
 
 
@@ -321,6 +327,8 @@ def segments(query_ids_BT: jax.Array, key_ids_BS: jax.Array | None = None) -> Ma
     key_ids_BS = query_ids_BT if key_ids_BS is None else key_ids_BS
     check_shape("segment_ids_BT", query_ids_BT)
     check_shape("segment_ids_BS", key_ids_BS)
+    _check_whole("segment_ids_BT", query_ids_BT)
+    _check_whole("segment_ids_BS", key_ids_BS)
     return Mask(segments=(jnp.asarray(query_ids_BT), jnp.asarray(key_ids_BS)))
 
 

@@ -23,6 +23,9 @@ from .tokamax import tokamax_attention, tokamax_refusal
 Run = Callable[[jax.Array, jax.Array, jax.Array, Mask, Settings], jax.Array]
 
 
+DTYPES = ("float32", "bfloat16", "float16")
+
+
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     """An implementation of attention and what it declares to support; what it does not support it refuses.
@@ -42,7 +45,7 @@ class Kernel:
     name: str
     run: Run
     platforms: tuple[Platform, ...] = ("cpu", "gpu", "tpu")
-    dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16")
+    dtypes: tuple[str, ...] = DTYPES
     mask_parts: tuple[MaskPart, ...] = MASK_PARTS
     soft_cap: bool = True
     dropout: bool = True
@@ -62,24 +65,33 @@ class Kernel:
             (settings.soft_cap is not None and not self.soft_cap, "has no soft cap"),
             (settings.drops and not self.dropout, "has no dropout of weights"),
             (settings.tap is not no_tap and not self.taps, "has no scores or weights to trace"),
+            (self.local and call.explicit, "divides Auto mesh axes only: make the mesh with AxisType.Auto"),
         )
         return next((reason for applies, reason in reasons if applies), None) or self.also(call)
 
 
-# Queries from which `blocked` is no slower than `dense` on a CPU, measured (bench/NOTES.md). Its tiles are too small
-# for a single device to divide among its threads, so there it has to save more.
-_BLOCKED_FROM = {"each device has a part of its own": 128, "one device does all": 512}
+# Queries and keys from which `blocked` is no slower than `dense` on a CPU, measured (bench/NOTES.md). Its tiles are
+# too small for a single device to divide among its threads, so there it has to save more; where the mask leaves no
+# tile out, and in 16 bits, it saves less.
+_BLOCKED_FROM_DIVIDED, _BLOCKED_FROM_WHOLE, _BLOCKED_FROM_OTHERWISE = 128, 512, 1024
 
 
 def _blocked_pays(call: Call) -> str | None:
-    case = "each device has a part of its own" if call.divided else "one device does all"
-    least = _BLOCKED_FROM[case]
-    return None if least <= call.T else f"is not quicker than dense below {least} queries where {case}"
+    least = _BLOCKED_FROM_DIVIDED if call.divided else _BLOCKED_FROM_WHOLE
+    if not call.mask.by_distance or call.dtype != "float32":
+        least = _BLOCKED_FROM_OTHERWISE
+    if min(call.T, call.S) >= least:
+        return None
+    return f"is not quicker than dense on a call like this below {least} queries and keys"
+
+
+def _blocked_refusal(call: Call) -> str | None:
+    return None if call.B and call.T and call.S else "has no tiles for an array without elements"
 
 
 REFERENCE = Kernel("reference", reference_attention, taps=True)
 DENSE = Kernel("dense", dense_attention)
-BLOCKED = Kernel("blocked", blocked_attention, dropout=False, pays=_blocked_pays, local=True)
+BLOCKED = Kernel("blocked", blocked_attention, dropout=False, also=_blocked_refusal, pays=_blocked_pays, local=True)
 DECODE = Kernel("decode", decode_attention, dropout=False, also=decode_refusal, pays=decode_pays, local=True)
 CUDNN = Kernel(
     "cudnn",
@@ -115,7 +127,7 @@ TOKAMAX = Kernel(
 
 KERNELS = {kernel.name: kernel for kernel in (REFERENCE, DENSE, BLOCKED, DECODE, CUDNN, SPLASH, TOKAMAX)}
 
-# In this order `auto` asks each kernel; dense supports everything but taps, reference supports everything.
+# In this order `auto` asks each kernel; dense supports everything but taps, and reference those.
 _ORDER: dict[Platform, tuple[Kernel, ...]] = {
     "cpu": (DECODE, BLOCKED, DENSE, REFERENCE),
     "gpu": (CUDNN, TOKAMAX, DENSE, REFERENCE),

@@ -24,11 +24,18 @@ Run = Callable[[jax.Array, jax.Array, jax.Array, Mask, Settings], jax.Array]
 
 
 class Division(NamedTuple):
-    """Mesh axes, by name, that divide the rows and the heads of a call, and all axes that are free to be used."""
+    """How the mesh in place divides a call.
+
+    Attributes:
+        rows, heads: Mesh axes that divide them; None where none does.
+        free: All axes of the Auto type.
+        explicit: Whether there is one of the Explicit type.
+    """
 
     rows: tuple[str, ...] | None
     heads: tuple[str, ...] | None
     free: frozenset[str]
+    explicit: bool
 
 
 def division(B: int, K: int) -> Division:
@@ -42,14 +49,15 @@ def division(B: int, K: int) -> Division:
         for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True)
         if kind == AxisType.Auto
     }
-    return Division(_dividing(_ROW_AXES, free, B), _dividing(_HEAD_AXES, free, K), frozenset(free))
+    explicit = AxisType.Explicit in mesh.axis_types
+    return Division(_dividing(_ROW_AXES, free, B), _dividing(_HEAD_AXES, free, K), frozenset(free), explicit)
 
 
 def spread(
     run: Run, q_BTHD: jax.Array, k_BSKD: jax.Array, v_BSKD: jax.Array, fitted: Mask, settings: Settings
 ) -> jax.Array:
     """Return `run` of the arguments, on each device its own part by `division`; without a mesh it is `run`."""
-    rows, heads, free = division(q_BTHD.shape[0], k_BSKD.shape[2])
+    rows, heads, free, _ = division(q_BTHD.shape[0], k_BSKD.shape[2])
     if not rows and not heads:
         return run(q_BTHD, k_BSKD, v_BSKD, fitted, settings)
     heads_spec, mask_spec = PartitionSpec(rows, None, heads, None), PartitionSpec(rows)

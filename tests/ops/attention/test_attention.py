@@ -1,5 +1,7 @@
 """Taps, dropout and what is refused; that every kernel is the formula is shown in tests/promises."""
 
+import math
+
 import jax
 import numpy as np
 import pytest
@@ -94,7 +96,12 @@ X = np.zeros((2, 3, 2, 4), np.float32)
         ((X, X, X), {"mask": "causel"}, "mask: expected 'causal', 'full' or one built by jaxgpt.masks, got 'causel'"),
         ((X, X, X), {"implementation": "dens"}, "implementation 'dens' is not one of .*did you mean 'dense'"),
         ((X, X, X), {"implementation": "dense", "tap": lambda _, x: x}, "'dense' has no scores or weights to trace"),
-        ((X, X, X), {"dropout_rate": 1.0}, "dropout rate: expected at least 0 and below 1"),
+        ((X, X, X), {"dropout_rate": 1.0}, "dropout_rate: expected a plain number at least 0 and below 1, got 1.0"),
+        ((X, X, X), {"scale": math.nan}, "scale: expected a plain number above -inf and below inf, got nan"),
+        ((X, X, X), {"soft_cap": math.inf}, "soft_cap: expected a plain number above 0 and below inf, got inf"),
+        ((X, X, X), {"soft_cap": "3"}, "soft_cap: expected a plain number above 0 and below inf, got '3'"),
+        ((X, X, X), {"query_offset": 1.5}, "query_offset: expected whole numbers, got float"),
+        ((X, X, X), {"mask": "full", "query_offset": 1.5}, "query_offset: expected whole numbers, got float"),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, options, words):

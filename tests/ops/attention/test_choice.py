@@ -105,11 +105,40 @@ def test_what_others_refuse_is_said_although_another_was_asked_for():
     assert choice.others["reference"] == "'dense' was asked for"
 
 
-def test_a_dtype_that_no_kernel_computes_in_is_not_replaced():
-    with pytest.raises(
-        RequestError, match=r"'dense' computes in float32 or bfloat16 or float16, not in float8_e4m3fn"
-    ):
-        explained(dtype="float8_e4m3fn", implementation="dense", platform="cpu")
+@pytest.mark.parametrize("implementation", ["auto", "dense"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_a_dtype_that_no_kernel_computes_in_is_refused(dtype, implementation):
+    with pytest.raises(RequestError, match=f"expected float32, bfloat16, float16, got {dtype}; convert with .astype"):
+        explained(dtype=dtype, implementation=implementation, platform="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "kernel"),
+    [
+        ({"S": 64, "mask": "full"}, "dense"),
+        ({"mask": "full"}, "dense"),
+        ({"T": 1024, "mask": "full"}, "blocked"),
+        ({"dtype": "bfloat16"}, "dense"),
+        ({"T": 1024, "dtype": "bfloat16"}, "blocked"),
+    ],
+)
+def test_auto_on_a_cpu_takes_blocked_later_where_it_saves_less(options, kernel):
+    assert explained(**{"T": 512, "platform": "cpu"} | options).kernel == kernel
+
+
+def test_what_is_divided_by_hand_refuses_a_mesh_whose_axes_are_explicit():
+    mesh = jax.sharding.AbstractMesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.sharding.use_abstract_mesh(mesh):
+        choice = explained(1024, platform="cpu")
+    assert choice.kernel == "dense"
+    assert choice.others["blocked"].startswith("divides Auto mesh axes only")
+
+
+def test_arrays_without_elements_have_no_tiles():
+    assert explained(600, S=0, mask="full", platform="cpu").kernel == "dense"
+    empty = np.zeros((2, 0, 4, 8), np.float32)
+    heads = attention(np.ones((2, 600, 4, 8), np.float32), empty, empty, mask="full")
+    np.testing.assert_array_equal(heads, np.zeros((2, 600, 4, 8)))
 
 
 def test_unknown_names_are_refused_with_the_nearest():

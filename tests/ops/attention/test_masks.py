@@ -214,3 +214,8 @@ class TestPositions:
         positions = np.asarray(masks.positions(6, mask_BT=real, segment_ids_BT=packed))
         np.testing.assert_array_equal(positions[real == 1], [0, 1, 0, 1])
         assert positions.min() >= 0
+
+
+def test_segments_are_whole_numbers():
+    with pytest.raises(RequestError, match="segment_ids_BT: expected whole numbers, got float"):
+        masks.segments(np.array([[0.2, 0.7]]))
