@@ -144,5 +144,5 @@ def test_the_quick_estimate_of_the_training_split_is_not_made_of_the_batches_tra
 
 
 def test_a_run_that_is_to_be_compiled_for_another_platform_is_refused(tiny):
-    with pytest.raises(RequestError, match="execution.platform is tpu, but this process computes on cpu"):
+    with pytest.raises(RequestError, match=r"execution\.platform is tpu, but this process computes on cpu"):
         make_mesh(tiny({"execution.platform": "tpu"}))
