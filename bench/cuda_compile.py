@@ -11,7 +11,6 @@ JAX_PLATFORMS=cpu cuda/bin/python bench/cuda_compile.py --record bench/results/c
 """
 
 import argparse
-import importlib.metadata
 import json
 import math
 import re
@@ -24,9 +23,9 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
-from machine import environment
 
 import jaxgpt
+from jaxgpt.benchmark.machine import environment
 from jaxgpt.model.parameters import abstract_parameters
 
 H200 = """
@@ -40,7 +39,6 @@ gpu_device_info {
 platform_name: "CUDA" dnn_version_info { major: 9 minor: 10 } runtime_version { major: 13 }
 device_description_str: "NVIDIA H200"
 """
-PACKAGES = ("jax-cuda13-plugin", "nvidia-cudnn-cu13", "nvidia-cuda-nvcc", "tokamax")
 MODEL = jaxgpt.ModelConfig(vocab_size=50304, context_length=1024, layers=2, width=768, heads=12)
 
 
@@ -91,12 +89,6 @@ def model_row(kernel, sharding):
     return {"program": "gradient of a model's loss", "kernel": kernel, "layers": MODEL.layers} | facts
 
 
-def versions():
-    """Return those of the compiler's packages that are installed."""
-    found = {name: list(importlib.metadata.distributions(name=name)) for name in PACKAGES}
-    return {name: some[0].version for name, some in found.items() if some}
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kernels", default="cudnn,tokamax,blocked,dense", help="of attention, by name")
@@ -119,7 +111,7 @@ def main():
         record = {
             "command": shlex.join(["python", *sys.argv]),
             "compiled_for": target.device_kind,
-            "environment": environment() | {"compiler": versions()},
+            "environment": environment(),
             "rows": rows,
         }
         options.record.write_text(json.dumps(record, indent=1) + "\n")

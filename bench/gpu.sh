@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The attention contract suite and the benchmark on a machine with a GPU, within five minutes.
 #
-# Needs python with jax for CUDA, flax, optax, chex, pytest and numpy; the rest of jaxgpt's dependencies it does without.
+# Needs python with jax for CUDA, flax, optax, chex, numpy, pytest and hypothesis; the rest of jaxgpt's dependencies it
+# does without.
 # PYTHON names another python; OUT is the folder of the record (default bench/results/gpu).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -41,6 +42,6 @@ for dtype in ("bfloat16", "float32"):
 part contract 120 "$python" -m pytest -o addopts= --import-mode=importlib -m "not ci" -q \
     -p no:cacheprovider tests/promises/test_attention_kernels.py
 part benchmark 100 "$python" -m jaxgpt.benchmark attention --dtype bfloat16 \
-    --shapes 8x1024x12x64,2x4096x12x64 --record "$out/attention-gpu.json"
+    --shapes 8x1024x12x64 2x4096x12x64 --record "$out/attention-gpu.json"
 cat "$out/summary.txt"
 exit "$status"

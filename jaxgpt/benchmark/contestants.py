@@ -34,6 +34,7 @@ class Contestant:
             functions that JAX compiles by themselves; "torch" is PyTorch, on all cores.
         subject: What it computes.
         refusal: workload -> why it cannot run it, or None.
+        holds_squares: Whether it holds squares of scores, [B,H,T,T], that no compiler counts beforehand.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Contestant:
     mode: Mode = "jit"
     subject: Subject = "attention"
     refusal: Callable[[Workload], str | None] = lambda workload: None
+    holds_squares: bool = False
 
 
 def _kernel(implementation: str) -> Callable[[Workload, Division], Function]:
@@ -51,13 +53,15 @@ def _kernel(implementation: str) -> Callable[[Workload, Division], Function]:
 
 
 def _kernel_refusal(implementation: str, workload: Workload) -> str | None:
-    """Ask the registry."""
+    """Ask the registry; of its answer, the reason."""
+    if jax.default_backend() not in KERNELS[implementation].platforms:
+        return f"not on {jax.default_backend()}"
     heads = ((workload.B, workload.T, count, workload.D) for count in (workload.H, workload.K, workload.K))
     shapes = [jax.ShapeDtypeStruct(shape, workload.dtype) for shape in heads]
     try:
         explain_attention(*shapes, mask=workload.mask, implementation=implementation)
     except RequestError as error:
-        return str(error)
+        return str(error).removeprefix(f"attention '{implementation}' ").split("; use ")[0]
     return None
 
 
@@ -111,16 +115,16 @@ def contestants() -> dict[str, Contestant]:
     """Return the table of all contestants, in the order of the report."""
     kernels = [Contestant(name, _kernel(name), refusal=functools.partial(_kernel_refusal, name)) for name in KERNELS]
     rows = [
-        Contestant("eager", _kernel("reference"), "eager"),
-        Contestant("disable_jit", _kernel("reference"), "disable_jit"),
+        Contestant("eager", _kernel("reference"), "eager", holds_squares=True),
+        Contestant("disable_jit", _kernel("reference"), "disable_jit", holds_squares=True),
         *kernels,
         Contestant("jax.nn", _library(_jax_nn)),
         Contestant("flax.linen", _library(_flax), refusal=_no_groups),
-        Contestant("torch.eager", torch_eager, "torch", refusal=_torch_refusal),
+        Contestant("torch.eager", torch_eager, "torch", refusal=_torch_refusal, holds_squares=True),
         Contestant("torch.sdpa", torch_sdpa, "torch", refusal=_torch_refusal),
         Contestant("ffn.eager", _module("ffn", "reference"), "eager", "ffn"),
         Contestant("ffn", _module("ffn", "auto"), "jit", "ffn"),
-        Contestant("block.eager", _module("block", "reference"), "eager", "block"),
+        Contestant("block.eager", _module("block", "reference"), "eager", "block", holds_squares=True),
         Contestant("block", _module("block", "auto"), "jit", "block"),
     ]
     return {row.name: row for row in rows}

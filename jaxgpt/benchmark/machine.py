@@ -15,15 +15,27 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxgpt.runs.versions import library_versions
+from jaxgpt.runs.versions import installed_versions, library_versions
 from jaxgpt.sharding.cpu import cores
 
 # Environment variables that change what XLA or PyTorch make of the same program.
 _VARIABLES = ("XLA_FLAGS", "PJRT_NPROC", "NPROC", "OMP_NUM_THREADS", "JAX_PLATFORMS", "JAX_DEFAULT_MATMUL_PRECISION")
 
+# Compilers, kernels and peers, of which a machine has only some.
+_OPTIONAL = (
+    "torch",
+    "tokamax",
+    "libtpu",
+    "jax-cuda12-plugin",
+    "jax-cuda13-plugin",
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
+    "nvidia-cuda-nvcc",
+)
+
 
 class Machine(NamedTuple):
-    """What was measured of this machine, best of several tries, on all its devices.
+    """What was measured of this machine: the best of several tries, on one device and on all together.
 
     Attributes:
         gflops: 10^9 floating-point operations a second in large matrix products.
@@ -44,7 +56,7 @@ def processor() -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Return processor, cores, load, system, devices, variables and versions.
+    """Return processor, cores, load, system, devices, variables, and the versions of what is installed.
 
     Example:
         >>> environment()["cores"] >= 1
@@ -58,7 +70,7 @@ def environment() -> dict[str, Any]:
         "system": platform.platform(),
         "devices": {"count": len(jax.devices()), "platform": first.platform, "kind": first.device_kind},
         "variables": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
-        "versions": library_versions(),
+        "versions": library_versions() | installed_versions(_OPTIONAL),
     }
 
 

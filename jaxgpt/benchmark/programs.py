@@ -21,7 +21,7 @@ class Program:
 
     Attributes:
         call: Runs once and returns (out, gradients or None) when they are ready.
-        compile_seconds: Tracing and compiling; of what is not compiled whole, its first call. 0 until it was called.
+        compile_seconds: Tracing and compiling; of what is not compiled whole, its first call, which is also one run.
         temp_bytes: Peak of temporary memory over all devices, by the compiler's count; None where nothing is compiled
             whole.
         arrays: Turns what `call` returns into arrays [B,T,...] for the check.
@@ -50,8 +50,10 @@ def build(contestant: Contestant, workload: Workload, division: Division, case: 
     run = _forward(function) if passes == "forward" else _with_gradients(function)
     if contestant.mode == "jit":
         return _compiled(run, arguments, division)
-    call = _disabled(run, arguments) if contestant.mode == "disable_jit" else _ready(run, arguments)
-    return _called_once(call, None)
+    if contestant.mode == "disable_jit":
+        return _called_once(_disabled(run, arguments))
+    jax.clear_caches()  # or its first call would find operations that others had compiled
+    return _called_once(_ready(run, arguments))
 
 
 def _forward(function: Function) -> Function:
@@ -91,10 +93,10 @@ def _compiled(run: Function, arguments: tuple, division: Division) -> Program:
     return Program(_ready(compiled, arguments), seconds, temp_bytes)
 
 
-def _called_once(call: Callable[[], Any], temp_bytes: int | None) -> Program:
+def _called_once(call: Callable[[], Any]) -> Program:
     start = time.perf_counter()
     call()
-    return Program(call, time.perf_counter() - start, temp_bytes)
+    return Program(call, time.perf_counter() - start, None)
 
 
 def _torch(function: Function, case: Case, passes: Pass) -> Program:
@@ -107,4 +109,4 @@ def _torch(function: Function, case: Case, passes: Pass) -> Program:
         out, gradients_BHTD = result
         return untensored(out), tuple(map(untensored, gradients_BHTD))
 
-    return dataclasses.replace(_called_once(call, None), arrays=arrays)
+    return dataclasses.replace(_called_once(call), arrays=arrays)

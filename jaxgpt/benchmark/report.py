@@ -16,6 +16,7 @@ _COLUMNS = (
     "devices",
     "ms",
     "p10-p90",
+    "calls",
     "x eager",
     "GFLOP/s",
     "(full)",
@@ -35,7 +36,7 @@ def lines(results: Results) -> list[str]:
         f"{machine.gigabytes_per_second:.1f} GB/s read from memory; load {load:.1f}",
         CONVENTION,
         "peak, memory: share of the two rates above, for the needed FLOP and for every input and output moved once",
-        "compile s: of eager its first call, which compiles each operation; temp: of all devices together",
+        "compile s: of eager its first call, which compiles each operation and also runs it; temp: of all devices",
         "pays after: calls until compiling is made up for against eager, whose operations are compiled already",
     ]
     for group in results.groups():
@@ -52,8 +53,18 @@ def _group_lines(group: list[Row], machine: Machine) -> list[str]:
         title,
         f"checked against float64 first: {first.checked}",
         *("  ".join(_aligned(n, cell, widths[n]) for n, cell in enumerate(row)).rstrip() for row in cells),
-        *(f"{row.who}: not timed; {row.left_out}" for row in group if not row.spread),
+        *_left_out_lines(group),
     ]
+
+
+def _left_out_lines(group: list[Row]) -> list[str]:
+    """Return a line for each reason; what was refused before it was built was so on every device."""
+    found: dict[str, dict[str, None]] = {}
+    for row in group:
+        if row.left_out is not None:
+            name = row.contestant if row.compile_seconds is None else row.who
+            found.setdefault(row.left_out, {})[name] = None
+    return [f"not timed: {', '.join(names)}; {reason}" for reason, names in found.items()]
 
 
 def _aligned(column: int, cell: str, width: int) -> str:
@@ -67,6 +78,7 @@ def _cells(row: Row, eager: Row | None, machine: Machine) -> tuple[str, ...]:
         row.devices,
         f"{1e3 * spread.median:.3g}",
         f"{1e3 * spread.p10:.3g}-{1e3 * spread.p90:.3g}",
+        f"{spread.calls}",
         "" if eager is None else f"{eager.spread.median / spread.median:.2f}",
         f"{row.gflops(full=False):.1f}",
         f"{row.gflops(full=True):.1f}",

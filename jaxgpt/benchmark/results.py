@@ -98,7 +98,8 @@ def pays_back_after(row: Row, eager: Row | None, *, fresh: bool = False) -> floa
     if eager is None or row.mode != "jit" or row.spread is None:
         return None
     gain = eager.spread.median - row.spread.median
-    ahead = row.compile_seconds - (eager.compile_seconds if fresh else 0)
+    # Eager's first call is also one run, which is no loss.
+    ahead = row.compile_seconds - (eager.compile_seconds - eager.spread.median if fresh else 0)
     return max(1, math.ceil(ahead / gain)) if gain > 0 else math.inf
 
 

@@ -94,7 +94,7 @@ def admit(row: Row, entrant: Contestant, division: Division, case: Case, check: 
 
     A program that the contestant refuses, that memory does not hold, or whose result is wrong, is not timed.
     """
-    refusal = entrant.refusal(row.workload) or _too_large(row)
+    refusal = entrant.refusal(row.workload) or _too_large(entrant, row)
     if refusal is not None:
         return dataclasses.replace(row, left_out=refusal), None
     program = build(entrant, row.workload, division, case, row.passes)
@@ -106,9 +106,9 @@ def admit(row: Row, entrant: Contestant, division: Division, case: Case, check: 
     return dataclasses.replace(row, left_out=refusal, wrong=refusal is not None), None if refusal else program
 
 
-def _too_large(row: Row) -> str | None:
-    """Judge what is not compiled whole by the squares of scores that it holds."""
-    if row.mode == "jit" or row.subject == "ffn":
+def _too_large(entrant: Contestant, row: Row) -> str | None:
+    """Judge by its squares of scores what no compiler judges."""
+    if not entrant.holds_squares:
         return None
     workload = row.workload
     square = 4 * workload.B * workload.H * workload.T**2

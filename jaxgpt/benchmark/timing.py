@@ -1,4 +1,4 @@
-"""Timing in turn: every program a few calls a round, round after round, forwards and then backwards."""
+"""Timing in turn: every program a few calls a round, round after round, each in another order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def time_in_turn(calls: Mapping[str, Callable[[], Any]], seconds_each: float) ->
     """Time programs against each other.
 
     A turn is one call, or several of a short program, of which the first then only warms the caches. The order of the
-    turns is reversed every other round, so that no program always follows the same one.
+    turns is drawn anew each round, from one seed, so that no program always follows the same one.
 
     Args:
         calls: Each runs a program once and returns when it is done.
@@ -49,8 +49,9 @@ def time_in_turn(calls: Mapping[str, Callable[[], Any]], seconds_each: float) ->
     round_seconds = sum(_turn(call, turns[name])[1] for name, call in calls.items())
     rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(len(calls) * seconds_each / max(round_seconds, 1e-9))))
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for number in range(rounds):
-        for name in list(calls) if number % 2 == 0 else reversed(list(calls)):
+    names, rng = list(calls), np.random.default_rng(0)
+    for _ in range(rounds):
+        for name in (names[n] for n in rng.permutation(len(names))):
             seconds[name] += _turn(calls[name], turns[name])[0]
     return {name: spread(measured) for name, measured in seconds.items()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -105,8 +106,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _check_outputs(options: argparse.Namespace) -> None:
     """Refuse before the work what would fail after it."""
-    if not options.seconds > 0:
-        raise RequestError(f"--seconds: expected a number above 0, got {options.seconds}")
+    if not 0 < options.seconds < math.inf:
+        raise RequestError(f"--seconds: expected a finite number above 0, got {options.seconds}")
     for name in ("record", "plot"):
         path = getattr(options, name)
         if path is not None and (path.is_dir() or not path.parent.is_dir()):

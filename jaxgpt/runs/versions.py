@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+from collections.abc import Iterable
 
 _PACKAGES = (
     "jaxgpt",
@@ -25,10 +26,17 @@ def library_versions() -> dict[str, str]:
     >>> sorted(library_versions())[:3]
     ['flax', 'grain', 'jax']
     """
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions
+    installed = installed_versions(_PACKAGES)
+    return {"python": platform.python_version()} | {
+        package: installed.get(package, "not installed") for package in _PACKAGES
+    }
+
+
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed.
+
+    >>> list(installed_versions(["jax", "no-such-package"]))
+    ['jax']
+    """
+    found = {package: next(iter(importlib.metadata.distributions(name=package)), None) for package in packages}
+    return {package: distribution.version for package, distribution in found.items() if distribution is not None}

@@ -1,5 +1,7 @@
 """Each mode runs as it says: compiled once, or step by step at every call."""
 
+import dataclasses
+
 import jax
 import pytest
 
@@ -9,6 +11,7 @@ from jaxgpt.benchmark.programs import build
 from jaxgpt.benchmark.workload import parse_shape
 
 WORKLOAD = parse_shape("1x4x1x4")
+CASE = WORKLOAD.case("attention")
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def calls(request):
             return q + k + v
 
         entrant = Contestant("mine", lambda workload, division: function, mode)
-        program = build(entrant, WORKLOAD, Division(), WORKLOAD.case("attention"), "forward")
+        program = build(entrant, WORKLOAD, Division(), CASE, "forward")
         program.call()
         program.call()
         return seen, program
@@ -42,6 +45,18 @@ def test_eager_runs_its_python_at_every_call_and_compiles_inner_functions(calls)
     seen, program = calls("eager")
     assert seen == [True] * 3  # of the first call, and the two here
     assert program.temp_bytes is None
+
+
+def test_the_first_call_of_eager_finds_nothing_compiled_before():
+    traced = []
+    inner = jax.jit(lambda x: traced.append(x) or x)
+    entrant = Contestant("mine", lambda workload, division: lambda q, k, v: inner(q), "eager")
+    compiled = build(dataclasses.replace(entrant, mode="jit"), WORKLOAD, Division(), CASE, "forward")
+    for programs in (1, 2):
+        build(entrant, WORKLOAD, Division(), CASE, "forward").call()
+        assert len(traced) == 1 + programs
+    compiled.call()
+    assert len(traced) == 3
 
 
 def test_disable_jit_compiles_no_inner_function_either(calls):

@@ -20,8 +20,9 @@ def test_rates_and_shares_of_known_times(row, results):
 def test_compiling_is_made_up_for_by_what_each_call_gains(row):
     eager = row("eager", 0.375, mode="eager", compiling=0.5)
     assert pays_back_after(row("dense", 0.125, compiling=1.0), eager) == 4
-    assert pays_back_after(row("dense", 0.125, compiling=1.0), eager, fresh=True) == 2
-    assert pays_back_after(row("dense", 0.125, compiling=0.25), eager, fresh=True) == 1
+    # Eager n calls after a first of 0.5: 1.625 at n = 3; compiled 1 + 4 x 0.125: 1.5.
+    assert pays_back_after(row("dense", 0.125, compiling=1.0), eager, fresh=True) == 4
+    assert pays_back_after(row("dense", 0.125, compiling=0.375), eager, fresh=True) == 1
     assert pays_back_after(row("dense", 0.375), eager) == math.inf
     assert pays_back_after(row("dense", 0.125), None) is None
     assert pays_back_after(eager, eager) is None
@@ -30,7 +31,7 @@ def test_compiling_is_made_up_for_by_what_each_call_gains(row):
 def test_the_report_says_where_compilation_does_not_pay(row, results):
     eager = row("eager", 0.375, mode="eager", compiling=0.5)
     said = where_compilation_does_not_pay(results(eager, row("dense", 0.125), row("jax.nn", 0.374)))[-1]
-    assert "for fewer than 4 calls (2 in a fresh process" in said
+    assert "for fewer than 4 calls (4 in a fresh process" in said
     assert "then dense (1 device) is 3.00x as fast" in said
     assert said.endswith("eager is as fast as jax.nn (1 device)")
     said = where_compilation_does_not_pay(results(eager, row("dense", 0.385)))[-1]
@@ -42,11 +43,25 @@ def test_the_table_has_every_row_and_why_one_is_missing(row, results):
     eager = row("eager", 0.3, mode="eager")
     text = "\n".join(lines(results(eager, row("dense", 0.1), row("blocked", None, left_out="wrong result: x"))))
     assert "2.0 GFLOP/s in matrix products, 4.0 GB/s" in text
-    assert "blocked (1 device): not timed; wrong result: x" in text
+    assert "not timed: blocked (1 device); wrong result: x" in text
     assert "checked against float64 first: all of it" in text
     (dense,) = (line.split() for line in text.splitlines() if line.startswith("dense"))
-    assert dense[:5] == ["dense", "1", "device", "100", "50-200"]
-    assert dense[5] == "3.00"
+    assert dense[:7] == ["dense", "1", "device", "100", "50-200", "9", "3.00"]
+
+
+def test_what_was_not_timed_for_one_reason_stands_on_one_line(row, results):
+    places = ("1 device", "2 devices, heads divided")
+    elsewhere = [
+        row(name, None, devices=devices, compiling=None, left_out="not on cpu")
+        for name in ("cudnn", "splash")
+        for devices in places
+    ]
+    wrong = row("blocked", None, devices=places[1], left_out="wrong result: x")
+    text = lines(results(row("blocked", 0.1), wrong, *elsewhere))
+    assert [line for line in text if "not timed" in line] == [
+        "not timed: blocked (2 devices, heads divided); wrong result: x",
+        "not timed: cudnn, splash; not on cpu",
+    ]
 
 
 def test_a_record_is_json_with_the_command_the_machine_and_every_row(row, results):

@@ -65,8 +65,16 @@ def test_what_memory_does_not_hold_is_left_out_and_not_called_wrong(benchmark, m
     assert (eager.spread, compiled.spread, results.wrong) == (None, None, ())
 
 
+def test_only_what_holds_squares_of_scores_is_judged_by_them():
+    holding = [name for name, entrant in contestants().items() if entrant.holds_squares]
+    assert holding == ["eager", "disable_jit", "torch.eager", "block.eager"]
+
+
 def test_what_a_contestant_cannot_do_is_said():
     grouped = parse_shape("1x8x4x4x2")
+    assert contestants()["splash"].refusal(grouped) == "not on cpu"
+    assert contestants()["decode"].refusal(grouped).startswith("decodes only: ")
+    assert contestants()["decode"].refusal(grouped).endswith("got 8 queries and 8 keys")
     assert contestants()["flax.linen"].refusal(grouped) == "has no grouped heads"
     assert contestants()["jax.nn"].refusal(grouped) is None
     assert contestants()["dense"].refusal(grouped) is None

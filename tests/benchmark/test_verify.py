@@ -53,6 +53,16 @@ def test_a_wrong_gradient_of_any_argument_or_parameter_is_refused(right):
         assert "wrong result: " in check.refusal(out, jax.tree.unflatten(tree, broken)), n
 
 
+def test_one_wrong_number_of_any_gradient_is_refused(right):
+    check, out, gradients = right
+    leaves, tree = jax.tree.flatten(gradients)
+    for n, leaf in enumerate(leaves):
+        broken = leaf.copy()
+        broken.flat[leaf.size // 2] += 0.001 * max(np.linalg.norm(leaf), 0.01 * np.linalg.norm(leaves[0]))
+        changed = [broken if n == m else other for m, other in enumerate(leaves)]
+        assert "wrong result: " in check.refusal(out, jax.tree.unflatten(tree, changed)), n
+
+
 def test_long_sequences_are_checked_in_a_sample_of_heads(monkeypatch):
     monkeypatch.setattr(verify, "_PAIRS", 3 * 2 * WORKLOAD.pairs(full=False))  # two query heads of each key head
     check, out, gradients = prepared("dense")

@@ -38,7 +38,9 @@ def test_a_sweep_doubles_the_length(command):
     ("arguments", "message"),
     [
         (["attenton"], "unknown bench command 'attenton'; did you mean 'attention'?"),
-        (["attention", "--seconds", "0"], "--seconds: expected a number above 0, got 0"),
+        (["attention", "--seconds", "0"], "--seconds: expected a finite number above 0, got 0"),
+        (["attention", "--seconds", "inf"], "--seconds: expected a finite number above 0, got inf"),
+        (["attention", "--seconds", "nan"], "--seconds: expected a finite number above 0, got nan"),
         (["attention", "--shapes", "1x2"], "shape '1x2': expected BxTxHxD"),
         (["attention", "--sweep", "9:1"], "sweep '9:1'"),
         (["attention", "--contestants", "dens"], "unknown contestant 'dens'; did you mean 'dense'?"),
