@@ -82,7 +82,12 @@ def seen_by(mask, query_offset=None, lengths_B=None):
     return seen
 
 
-@pytest.mark.parametrize("case", SPLASH)
+def one_for_every_day(cases, everyday):
+    """The names of the cases; all but one, which has most parts, are for the ci tier."""
+    return [case if case == everyday else pytest.param(case, marks=pytest.mark.ci) for case in cases]
+
+
+@pytest.mark.parametrize("case", one_for_every_day(SPLASH, "packed and padded, capped"))
 def test_splash_is_the_formula(case):
     mask, options, some_see_nothing = SPLASH[case]
     arrays = arrays_of(128, 256, 4, 2, 8)
@@ -122,7 +127,7 @@ def cudnn_there(monkeypatch):
     monkeypatch.setattr(cudnn.importlib.util, "find_spec", lambda name: name if name in cudnn._PACKAGES else None)
 
 
-@pytest.mark.parametrize("case", CUDNN)
+@pytest.mark.parametrize("case", one_for_every_day(CUDNN, "causal, window"))
 def test_what_is_asked_of_cudnn_is_the_formula(case, monkeypatch, cudnn_there):
     mask, S = CUDNN[case]
     arrays = [np.asarray(x, jnp.bfloat16) for x in arrays_of(16, S, 4, 2, 8)]
