@@ -73,7 +73,7 @@ class Kernel:
 # Queries and keys from which `blocked` is no slower than `dense` on a CPU, measured (bench/NOTES.md). Its tiles are
 # too small for a single device to divide among its threads, so there it has to save more; where the mask leaves no
 # tile out, and in 16 bits, it saves less.
-_BLOCKED_FROM_DIVIDED, _BLOCKED_FROM_WHOLE, _BLOCKED_FROM_OTHERWISE = 128, 512, 1024
+_BLOCKED_FROM_DIVIDED, _BLOCKED_FROM_WHOLE, _BLOCKED_FROM_OTHERWISE = 256, 512, 1024
 
 
 def _blocked_pays(call: Call) -> str | None:
