@@ -51,21 +51,11 @@ def heads_and_gradients(q, k, v, out, **options):
 
 
 def exact(q, k, v, out, visible, cap=None):
-    """The formula and its gradients in float64, with key heads written out; a cap through the chain rule."""
-    (H, D), K = q.shape[2:], k.shape[2]
+    """The formula and its gradients in float64."""
     q, k, v, out = (x.astype(np.float64) for x in (q, k, v, out))
-    k, v = (np.repeat(x, H // K, axis=2) for x in (k, v))
-    scores = np.einsum("bthd,bshd->bhts", q, k) / math.sqrt(D)
-    capped = scores if cap is None else cap * np.tanh(scores / cap)
-    weights = reference_numpy.softmax(np.where(visible, capped, -np.inf))
-    d_weights = np.einsum("bthd,bshd->bhts", out, v)
-    d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True))
-    d_scores *= 1 if cap is None else 1 - np.tanh(scores / cap) ** 2
-    d_q = np.einsum("bhts,bshd->bthd", d_scores, k) / math.sqrt(D)
-    d_k = np.einsum("bhts,bthd->bshd", d_scores, q) / math.sqrt(D)
-    d_v = np.einsum("bhts,bthd->bshd", weights, out)
-    shared = [x.reshape(*x.shape[:2], K, H // K, D).sum(3) for x in (d_k, d_v)]
-    return np.einsum("bhts,bshd->bthd", weights, v), d_q, *shared
+    scale = 1 / math.sqrt(q.shape[-1])
+    heads = reference_numpy.attention(q, k, v, visible, scale, soft_cap=cap)
+    return heads, *reference_numpy.attention_gradients(q, k, v, visible, scale, out, soft_cap=cap)
 
 
 def seen_by(mask, query_offset=None, lengths_B=None):
