@@ -7,6 +7,8 @@ from importlib import import_module
 
 from jaxgpt.config import RequestError, nearest
 
+from .parser import Parser
+
 
 def listed(commands: Mapping[str, str]) -> str:
     """Return the lines of a help text that name each command and what it does.
@@ -34,3 +36,22 @@ def run_command(commands: Mapping[str, str], arguments: list[str], *, parent: st
         raise RequestError(f"unknown {what} '{name}'{nearest(name, commands)} (commands: {', '.join(commands)})")
     module = f"{parent}_{name}" if parent else name
     return import_module(f"jaxgpt.cli.{module}").main(arguments[1:])
+
+
+def run_group(parent: str, description: str, commands: Mapping[str, str], arguments: list[str]) -> int:
+    """Run one of the commands that belong to `jaxgpt PARENT`; without one, say which there are.
+
+    Raises:
+        RequestError: an unknown command or option.
+    """
+    if arguments and not arguments[0].startswith("-"):
+        return run_command(commands, arguments, parent=parent)
+    parser = Parser(
+        prog=f"jaxgpt {parent}",
+        usage=f"jaxgpt {parent} COMMAND [options]",
+        description=description,
+        epilog=f"commands:\n{listed(commands)}\n\n`jaxgpt {parent} COMMAND --help` names every option.",
+    )
+    parser.parse(arguments)
+    parser.print_help()
+    return 0
