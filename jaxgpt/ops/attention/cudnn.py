@@ -22,23 +22,34 @@ AMPERE, _HOPPER = (8, 0), (9, 0)
 def cudnn_attention(
     q_BTHD: jax.Array, k_BSKD: jax.Array, v_BSKD: jax.Array, mask: Mask, settings: Settings
 ) -> jax.Array:
-    """Return softmax(scale * q k^T, masked) v; no key is copied for the query heads that share it.
-
-    What cuDNN makes of a row without keys is not documented: such a row is given one key and its result put to zero,
-    which its gradients then are as well.
-    """
-    lengths_B = None if mask.lengths_B is None else mask.lengths_B.astype(jnp.int32)
+    """Return softmax(scale * q k^T, masked) v; no key is copied for the query heads that share it."""
     heads_BTHD = jax.nn.dot_product_attention(
         q_BTHD,
         k_BSKD,
         v_BSKD,
         scale=settings.scale,
         is_causal=mask.causal,
-        key_value_seq_lengths=None if lengths_B is None else jnp.clip(lengths_B, 1, k_BSKD.shape[1]),
+        key_value_seq_lengths=lengths_of_at_least_one(mask, k_BSKD.shape[1]),
         local_window_size=None if mask.reach is None else (mask.reach - 1, 0),
         implementation="cudnn",
     )
-    return heads_BTHD if lengths_B is None else jnp.where(lengths_B[:, None, None, None] > 0, heads_BTHD, 0)
+    return zero_without_keys(heads_BTHD, mask)
+
+
+def lengths_of_at_least_one(mask: Mask, S: int) -> jax.Array | None:
+    """Return the lengths, int32 [B], with one key for a row that has none.
+
+    What such kernels make of a row without keys is not documented; `zero_without_keys` puts its heads to zero, which
+    its gradients then are as well.
+    """
+    return None if mask.lengths_B is None else jnp.clip(mask.lengths_B.astype(jnp.int32), 1, S)
+
+
+def zero_without_keys(heads_BTHD: jax.Array, mask: Mask) -> jax.Array:
+    """Return the heads, those of rows with a length of 0 put to zero."""
+    if mask.lengths_B is None:
+        return heads_BTHD
+    return jnp.where(mask.lengths_B[:, None, None, None] > 0, heads_BTHD, 0)
 
 
 def cudnn_refusal(call: Call) -> str | None:

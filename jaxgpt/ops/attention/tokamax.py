@@ -9,10 +9,9 @@ from __future__ import annotations
 import importlib.util
 
 import jax
-import jax.numpy as jnp
 
 from .call import Call, Settings
-from .cudnn import AMPERE, compute_capability, distance_refusal
+from .cudnn import AMPERE, compute_capability, distance_refusal, lengths_of_at_least_one, zero_without_keys
 from .masks import Mask
 
 
@@ -25,18 +24,17 @@ def tokamax_attention(
 
     if not flags.FLAGS.is_parsed():
         flags.FLAGS.mark_as_parsed()  # tokamax would else take this program's command line for its own and end it
-    lengths_B = None if mask.lengths_B is None else mask.lengths_B.astype(jnp.int32)
     heads_BTHD = tokamax.dot_product_attention(
         q_BTHD,
         k_BSKD,
         v_BSKD,
         scale=settings.scale,
         is_causal=mask.causal,
-        key_value_seq_lengths=None if lengths_B is None else jnp.clip(lengths_B, 1, k_BSKD.shape[1]),
+        key_value_seq_lengths=lengths_of_at_least_one(mask, k_BSKD.shape[1]),
         local_window_size=None if mask.reach is None else (mask.reach - 1, 0 if mask.causal else mask.reach - 1),
         implementation="triton",
     )
-    return heads_BTHD if lengths_B is None else jnp.where(lengths_B[:, None, None, None] > 0, heads_BTHD, 0)
+    return zero_without_keys(heads_BTHD, mask)
 
 
 def tokamax_refusal(call: Call) -> str | None:
