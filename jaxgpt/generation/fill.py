@@ -95,8 +95,9 @@ def _filled(
     logits_BTV = apply(config, params, token_ids_BT, mask_BT=is_real_BT, execution=execution)
     others = jnp.arange(config.vocab_size - 1)
     others += others >= mask_id  # every id but the mask's
-    keys_T = jax.random.split(key, token_ids_BT.shape[1])
-    logits_TBU = logits_BTV[:, :, others].swapaxes(0, 1)
-    chosen_TB = jax.vmap(lambda logits_BU, key: choose(logits_BU, key, *sampling))(logits_TBU, keys_T)
-    ids_BT = jnp.where(chosen_TB == NOT_FINITE, NOT_FINITE, others[chosen_TB]).T
+    keys_BT = jnp.broadcast_to(jax.random.split(key, token_ids_BT.shape[1]), token_ids_BT.shape)
+    logits_NU = logits_BTV[:, :, others].reshape(-1, others.size)  # N: every position of every row
+    chosen_N = choose(logits_NU, keys_BT.ravel(), sampling, jnp.zeros(logits_NU.shape, bool))
+    chosen_BT = chosen_N.reshape(token_ids_BT.shape)
+    ids_BT = jnp.where(chosen_BT == NOT_FINITE, NOT_FINITE, others[chosen_BT])
     return jnp.where(token_ids_BT == mask_id, ids_BT, token_ids_BT)

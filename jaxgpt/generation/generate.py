@@ -43,6 +43,8 @@ def generate(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
+    min_p: float | None = None,
+    repetition_penalty: float | None = None,
     drawable_ids: int | None = None,
     key: jax.Array,
     context_policy: ContextPolicy = "stop",
@@ -58,9 +60,10 @@ def generate(
             beginning of the target behind it.
         max_new_tokens: Tokens to append to each, at most.
         stop_ids: A prompt that has been given one of these ids gets no more; the id is kept.
-        temperature, top_k, top_p, drawable_ids: See `Sampling`; temperature 0 is greedy. A tokenizer's vocab_size as
-            drawable_ids keeps to ids that it can decode.
-        key: A PRNG key; token i is drawn with fold_in(key, i).
+        temperature, top_k, top_p, min_p, repetition_penalty, drawable_ids: See `Sampling`; temperature 0 is greedy. A
+            tokenizer's vocab_size as drawable_ids keeps to ids that it can decode. The penalty counts all ids of a
+            prompt and of what follows it, those that a cropped context has lost too; a source's ids do not count.
+        key: A PRNG key; token i of every prompt is drawn with fold_in(key, i).
         context_policy: "stop" refuses a prompt that would outgrow the context; "crop" lets the model see the last
             context_length ids only, so positions restart.
         execution: How to run.
@@ -81,17 +84,23 @@ def generate(
         >>> [len(ids) for ids in result.ids]
         [3, 2]
     """
-    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, drawable_ids=drawable_ids).traced(
-        config.vocab_size
-    )
+    sampling = Sampling(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        drawable_ids=drawable_ids,
+    ).traced(config.vocab_size)
     rows = _checked_prompts(config, prompts, max_new_tokens, context_policy)
     source = _checked_sources(config, sources, len(rows), context_policy)
     execution = execution or ExecutionConfig()
+    seen_BV = _seen(rows, config.vocab_size)
     going = set(range(len(rows)))
     for i in range(max_new_tokens):
         token_ids_BT, last_B = _window(rows, config.context_length)
         step_key = jax.random.fold_in(key, i)
-        next_B = _next_ids(config, execution, params, token_ids_BT, source, last_B, step_key, sampling)
+        next_B = _next_ids(config, execution, params, token_ids_BT, source, last_B, step_key, sampling, seen_BV)
         new = np.asarray(next_B).tolist()
         if NOT_FINITE in new:
             raise WorkError(
@@ -100,6 +109,7 @@ def generate(
             )
         for row in going:
             rows[row].append(new[row])
+            seen_BV[row, new[row]] = True
         going = {row for row in going if new[row] not in stop_ids}
         if not going:
             break
@@ -188,6 +198,14 @@ def padded(rows: Sequence[Sequence[int]], context_length: int) -> tuple[np.ndarr
     return ids, is_real
 
 
+def _seen(rows: list[list[int]], vocab_size: int) -> np.ndarray:
+    """Return true for the ids that each row has."""
+    seen_BV = np.zeros((len(rows), vocab_size), bool)
+    for seen_V, row in zip(seen_BV, rows, strict=True):
+        seen_V[row] = True
+    return seen_BV
+
+
 def _window(rows: list[list[int]], context_length: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the last `context_length` ids of each row, left-aligned, and the index of each row's last id.
 
@@ -207,7 +225,8 @@ def _next_ids(
     last_B: jax.Array,
     key: jax.Array,
     sampling: Traced,
+    seen_BV: jax.Array,
 ) -> jax.Array:
     logits_BTV = apply(config, params, token_ids_BT, **source, execution=execution)
     last_BV = jnp.take_along_axis(logits_BTV, last_B[:, None, None], axis=1)[:, 0]
-    return choose(last_BV, key, *sampling)
+    return choose(last_BV, jnp.broadcast_to(key, last_B.shape), sampling, seen_BV)
