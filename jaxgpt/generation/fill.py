@@ -13,8 +13,9 @@ from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError, WorkError
 from jaxgpt.model.functional import apply
 from jaxgpt.ops.keys import random_key
 
-from .generate import check_ids, padded
+from .requests import check_ids, padded
 from .sampling import NOT_FINITE, Sampling, Traced, choose
+from .widths import width_of
 
 
 def fill(
@@ -68,7 +69,7 @@ def fill(
             raise RequestError(f"fill: row {i} has {len(row)} tokens, above the context of {config.context_length}")
         if mask_id not in row:
             raise RequestError(f"fill: row {i} has no mask token (id {mask_id}), so there is nothing to fill in")
-    token_ids_BT, is_real_BT = padded(rows, config.context_length)
+    token_ids_BT, is_real_BT = padded(rows, width_of(rows, config.context_length))
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p).traced(config.vocab_size)
     key = random_key(0) if key is None else key  # nothing is drawn at temperature 0
     filled_BT = np.asarray(

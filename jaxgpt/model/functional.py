@@ -12,6 +12,7 @@ from jaxgpt.ops.contracts import check_shape, check_token_ids
 from jaxgpt.ops.cross_entropy import mean_over_tokens, token_cross_entropy
 from jaxgpt.ops.taps import Override, Recorder, no_tap
 
+from .cache import Cache
 from .inputs import Inputs, check_id_range, check_inputs, check_values
 from .modules import Transformer
 from .parameters import check_parameters
@@ -32,6 +33,7 @@ def apply(
     source_mask_BS: jax.Array | None = None,
     segment_ids_BT: jax.Array | None = None,
     positions_BT: jax.Array | None = None,
+    cache: Cache | None = None,
     dropout_key: jax.Array | None = None,
     execution: ExecutionConfig | None = None,
     trace: bool = False,
@@ -50,6 +52,9 @@ def apply(
         segment_ids_BT: Which document each token of a packed row belongs to, a run of equal numbers each; tokens see
             their own document only, and positions restart with it.
         positions_BT: Positions in 0..context_length-1 to use instead of those.
+        cache: What `make_cache` or an earlier call returned: the tokens follow those that it holds, and see them.
+            Padding may then only follow a row's real tokens, and is not kept. A source is passed once, with the first
+            tokens. In a compiled function, where it cannot be refused, a row that does not fit gives NaN.
         dropout_key: A PRNG key to train with dropout; None means no dropout.
         execution: How to run; None means float32 with the automatic attention.
         trace: Also return every named intermediate. Attention then runs the `reference` implementation, since
@@ -57,11 +62,13 @@ def apply(
         overrides: {name: array, or a function of the array} to replace intermediates, by the trace's names.
 
     Returns:
-        logits_BTV, float32; with trace=True the pair (logits_BTV, {name: array}).
+        logits_BTV, float32; if a cache was given or trace=True, a tuple: logits_BTV, the cache with the new tokens,
+        {name: array}.
 
     Raises:
         RequestError: ids of the wrong rank, dtype or range, T above the context, a source that is missing or that the
-            family does not read, parameters of another architecture, an unknown name among the overrides.
+            family does not read, tokens that a cache has no room for, parameters of another architecture, an unknown
+            name among the overrides.
 
     Example:
         >>> config = ModelConfig.preset("minigpt")
@@ -71,17 +78,17 @@ def apply(
         ((2, 2, 5), (2, 2, 2, 2))
     """
     check_parameters(config, params)
-    inputs = Inputs(token_ids_BT, mask_BT, segment_ids_BT, positions_BT, source_ids_BS, source_mask_BS)
+    inputs = Inputs(token_ids_BT, mask_BT, segment_ids_BT, positions_BT, source_ids_BS, source_mask_BS, cache)
     check_inputs(config, inputs)
     check_values(config, inputs)
     tap = Recorder(overrides) if trace or overrides else no_tap
     model = Transformer(config, execution or ExecutionConfig())
-    logits_BTV = model.apply({"params": params}, **vars(inputs), dropout_key=dropout_key, tap=tap)
+    result = model.apply({"params": params}, **vars(inputs), dropout_key=dropout_key, tap=tap)
     if isinstance(tap, Recorder):
         tap.check_all_used()
         if trace:
-            return logits_BTV, tap.seen
-    return logits_BTV
+            return (result, tap.seen) if cache is None else (*result, tap.seen)
+    return result
 
 
 def check_batch(batch: Batch) -> None:

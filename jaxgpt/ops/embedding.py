@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from .contracts import check_shape
+from .linear import product, scores
 
 
 def embed(ids_BT: jax.Array, table_VC: jax.Array) -> jax.Array:
@@ -46,12 +47,11 @@ def vocabulary_logits(
     check_shape("hidden_BTC", hidden_BTC)
     C = hidden_BTC.shape[-1]
     if embedding_VC is None:
-        spec, matrix = "btc,cv->btv", head["kernel"]
-        check_shape("kernel_CV", matrix, C=C)
+        check_shape("kernel_CV", kernel := head["kernel"], C=C)
+        logits_BTV = product(hidden_BTC, kernel)
     else:
-        spec, matrix = "btc,vc->btv", embedding_VC
-        check_shape("embedding_VC", matrix, C=C)
-    logits_BTV = jnp.einsum(spec, hidden_BTC, matrix.astype(hidden_BTC.dtype), preferred_element_type=jnp.float32)
+        check_shape("embedding_VC", embedding_VC, C=C)
+        logits_BTV = scores(hidden_BTC, embedding_VC)
     if "bias" in head:
         check_shape("bias_V", head["bias"], V=logits_BTV.shape[-1])
         logits_BTV = logits_BTV + head["bias"]

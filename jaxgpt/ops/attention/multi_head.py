@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Literal
 
 import jax
 
@@ -13,6 +14,7 @@ from ..rotary import Rotation, rotate
 from ..taps import Tap, no_tap
 from .call import Platform
 from .dispatch import Implementation, attention
+from .key_values import KeyValues
 from .masks import Mask, NamedMask
 
 
@@ -21,6 +23,8 @@ def multi_head_attention(
     params: Mapping[str, Mapping[str, jax.Array]],
     *,
     source_BSC: jax.Array | None = None,
+    memory: KeyValues | None = None,
+    start_B: jax.Array | None = None,
     mask: Mask | NamedMask = "causal",
     rotation: Rotation | None = None,
     norm_epsilon: float = 1e-5,
@@ -29,7 +33,7 @@ def multi_head_attention(
     dropout_rate: float = 0.0,
     dropout_key: jax.Array | None = None,
     tap: Tap = no_tap,
-) -> jax.Array:
+) -> Any:
     """Return the attention update of every position (Vaswani et al. 2017, section 3.2.2).
 
     Args:
@@ -38,6 +42,9 @@ def multi_head_attention(
             kernel [H,D,C] and bias [C]; biases may be absent. `q_norm` and `k_norm` with scale [D] where queries and
             keys are normalised in each head (Dehghani et al. 2023, arXiv 2302.05442, section 2).
         source_BSC: What keys and values are made from: an encoder's output in cross-attention; None means x.
+        memory: Keys and values from before. With a `start_B`, those of this call are written into it, from each row's
+            slot on, and then all of it is read; without one it is read as it is, and nothing is made from the source.
+        start_B: See `memory`; whole numbers [B].
         rotation: Rotary positions of the tokens, or None.
         norm_epsilon: Of `q_norm` and `k_norm`.
         mask, implementation, platform, dropout_rate, dropout_key: As in `attention`.
@@ -45,7 +52,7 @@ def multi_head_attention(
             `heads` [B,T,H,D].
 
     Returns:
-        update_BTC
+        update_BTC; with a memory the pair (update_BTC, memory as it is now).
 
     Raises:
         RequestError: shapes that do not fit each other.
@@ -53,16 +60,22 @@ def multi_head_attention(
     check_shape("x_BTC", x_BTC)
     source_BSC = x_BTC if source_BSC is None else source_BSC
     check_shape("source_BSC", source_BSC, B=x_BTC.shape[0])
-    q_BTHD, k_BSKD = linear(x_BTC, params["q"]), linear(source_BSC, params["k"])
-    if "q_norm" in params:
-        q_BTHD = rms_norm(q_BTHD, params["q_norm"]["scale"], epsilon=norm_epsilon)
-        k_BSKD = rms_norm(k_BSKD, params["k_norm"]["scale"], epsilon=norm_epsilon)
-    if rotation is not None:
-        q_BTHD, k_BSKD = rotate(q_BTHD, rotation), rotate(k_BSKD, rotation)
+
+    def projected(x: jax.Array, name: Literal["q", "k"]) -> jax.Array:
+        heads = linear(x, params[name])
+        if f"{name}_norm" in params:
+            heads = rms_norm(heads, params[f"{name}_norm"]["scale"], epsilon=norm_epsilon)
+        return heads if rotation is None else rotate(heads, rotation)
+
+    if memory is None or start_B is not None:
+        k_BSKD, v_BSKD = projected(source_BSC, "k"), linear(source_BSC, params["v"])
+    if memory is not None:
+        memory = memory if start_B is None else memory.written(k_BSKD, v_BSKD, start_B)
+        k_BSKD, v_BSKD = memory.views(x_BTC.shape[0])
     heads_BTHD = attention(
-        tap("q", q_BTHD),
+        tap("q", projected(x_BTC, "q")),
         tap("k", k_BSKD),
-        tap("v", linear(source_BSC, params["v"])),
+        tap("v", v_BSKD),
         mask=mask,
         implementation=implementation,
         platform=platform,
@@ -70,4 +83,5 @@ def multi_head_attention(
         dropout_key=dropout_key,
         tap=tap,
     )
-    return linear(tap("heads", heads_BTHD), params["out"], contract=2)
+    update_BTC = linear(tap("heads", heads_BTHD), params["out"], contract=2)
+    return update_BTC if memory is None else (update_BTC, memory)
