@@ -19,15 +19,16 @@ def prompt(length, seed=0):
     return np.random.default_rng(seed).integers(0, CONFIG.vocab_size, length).tolist()
 
 
-def naive(ids, new, temperature, sample=0):
+def naive(ids, new, temperature=0, penalty=1.0, sample=0):
     """Run the float64 reference on exactly the ids it may see, take the last logits, choose, append."""
     ids = list(ids)
+    key = jax.random.fold_in(KEY, sample)
     for i in range(new):
         seen = np.array([ids[-CONFIG.context_length :]])
         logits = reference_numpy.forward(CONFIG, PARAMS, seen)[0, -1]
-        noise = np.asarray(
-            jax.random.gumbel(jax.random.fold_in(jax.random.fold_in(KEY, sample), i), logits.shape), np.float64
-        )
+        held = sorted(set(ids))
+        logits[held] = np.where(logits[held] > 0, logits[held] / penalty, logits[held] * penalty)
+        noise = np.asarray(jax.random.gumbel(jax.random.fold_in(key, i), logits.shape), np.float64)
         scores = logits if temperature == 0 else logits / temperature + noise
         ids.append(int(scores.argmax()))
     return ids
@@ -50,6 +51,21 @@ def test_a_cropped_context_is_the_last_ids_from_position_0(length, temperature):
     start = prompt(length)
     result = continued([start], 8, temperature=temperature, context_policy="crop")
     assert result == [naive(start, 8, temperature)]
+
+
+def test_the_penalty_is_for_every_id_of_the_row_those_outside_the_context_too():
+    options = {"temperature": 0, "context_policy": "crop"}
+    context = [token % 4 for token in prompt(40)]
+    likeliest = continued([context], 1, **options)[0][-1]
+    row = [likeliest, *context]
+    result = continued([row], 8, repetition_penalty=3.0, **options)
+    assert result == [naive(row, 8, 0, penalty=3.0)]
+    assert likeliest not in context
+    assert result[0][len(row)] != likeliest
+
+
+def test_min_p_of_one_is_greedy_whatever_the_key():
+    assert continued([prompt(3)], 10, min_p=1.0) == continued([prompt(3)], 10, temperature=0)
 
 
 @pytest.mark.parametrize("temperature", [0, 5])

@@ -1,6 +1,9 @@
 """Repetition penalty, temperature, top-k, top-p, min-p: what is kept, what is drawn, and how often."""
 
+import re
+
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from jaxgpt.config import RequestError
 from jaxgpt.generation import filters
-from jaxgpt.generation.sampling import NOT_FINITE, Sampling, choose, kept_tokens
+from jaxgpt.generation.sampling import NOT_FINITE, Sampling, choose, kept_tokens, log_probabilities
 
 PROBABILITIES = np.array([0.5, 0.3, 0.15, 0.05])
 V = 8
@@ -29,6 +32,7 @@ def compiled_kept(logits_BV, sampling, seen_BV):
 
 
 compiled_choose = jax.jit(choose)
+compiled_log_probabilities = jax.jit(log_probabilities)
 
 
 @jax.jit
@@ -297,3 +301,78 @@ def test_logits_that_are_not_finite_are_an_error_wherever_they_stand(value, temp
     logits = np.zeros(V)
     logits[7] = value
     assert drawn(logits, keys=KEYS[:1], drawable_ids=3, temperature=temperature)[0] == NOT_FINITE
+
+
+def equations(jaxpr, into_branches):
+    """The primitives of a program, those of the branches that it may skip only if asked for."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        if equation.primitive.name != "cond" or into_branches:
+            for inner in jax.extend.core.jaxprs_in_params(equation.params):
+                yield from equations(inner, into_branches)
+
+
+def arguments(vocab_size=V, **options):
+    logits_BV = jnp.zeros((2, vocab_size))
+    return logits_BV, KEYS[:2], Sampling(**options).traced(vocab_size), logits_BV > 0
+
+
+def test_what_a_greedy_choice_does_not_need_lies_in_a_branch_that_it_skips():
+    program = jax.make_jaxpr(choose)(*arguments()).jaxpr
+    loops = {"random_bits", "while", "scan", "exp", "log"}
+    assert not loops & set(equations(program, into_branches=False))
+    assert {"random_bits", "exp", "log"} < set(equations(program, into_branches=True))
+
+
+def test_filters_that_keep_all_lie_in_branches_that_a_draw_skips():
+    program = jax.make_jaxpr(lambda distance_BV, sampling: kept_tokens(distance_BV, sampling))(
+        jnp.zeros((2, V)), Sampling().traced(V)
+    ).jaxpr
+    assert not {"while", "scan", "exp"} & set(equations(program, into_branches=False))
+    assert {"scan", "exp"} < set(equations(program, into_branches=True))
+
+
+def test_the_compiled_program_sorts_nothing():
+    text = compiled_choose.lower(*arguments(vocab_size=1000)).compile().as_text()
+    assert re.search(r"\bwhile\(", text)  # else this is not the text in which a sort would stand
+    assert not re.search(r"\bsort\(|TopK|top-k", text)
+
+
+def test_other_values_do_not_compile_again():
+    fresh = jax.jit(lambda *arguments: choose(*arguments))
+    for options in (
+        {},
+        {"temperature": 0},
+        {"temperature": 0.5, "top_k": 3},
+        {"top_k": 1, "top_p": 0.2},
+        {"min_p": 0.1, "repetition_penalty": 1.3, "drawable_ids": 2},
+    ):
+        fresh(*arguments(**options))
+    assert fresh._cache_size() == 1
+
+
+@given(logits=QUARTERS | HUGE, id=st.integers(0, V - 1))
+@settings(deadline=None)
+def test_log_probabilities_are_those_of_the_softmax(logits, id):
+    wide = logits.astype(np.float64)
+    wanted = wide[id] - wide.max() - np.log(np.exp(wide - wide.max()).sum())
+    got = compiled_log_probabilities(logits[None], np.array([id]))
+    assert got.dtype == np.float32
+    if wanted > -3e38:
+        assert got[0] == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+
+
+def test_the_log_probability_of_an_id_that_there_is_not_is_nan():
+    got = compiled_log_probabilities(np.zeros((3, V)), np.array([NOT_FINITE, V, 0]))
+    assert np.isnan(got).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("wrong", ["keys", "seen"])
+def test_keys_and_seen_ids_are_one_per_row(wrong):
+    logits_BV, keys_B, sampling, seen_BV = arguments()
+    if wrong == "keys":
+        keys_B = keys_B[:1]
+    else:
+        seen_BV = seen_BV[:1]
+    with pytest.raises(RequestError, match=rf"{wrong}_BV?: expected shape \[B=2"):
+        choose(logits_BV, keys_B, sampling, seen_BV)
