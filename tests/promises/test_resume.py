@@ -11,7 +11,7 @@ from jaxgpt.training.run import train
 SETTINGS = {
     "model.context_length": 8,
     "model.width": 16,
-    "model.layers": 2,
+    "model.layers": 1,
     "model.heads": 2,
     "model.embedding_dropout": 0.1,
     "model.attention_dropout": 0.1,
