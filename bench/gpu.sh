@@ -40,7 +40,7 @@ for dtype in ("bfloat16", "float32"):
     print(dtype, jaxgpt.explain_attention(q, q, q), sep="\n")
 '
 part contract 120 "$python" -m pytest -o addopts= --import-mode=importlib -m "not ci" -q \
-    -p no:cacheprovider tests/promises/test_attention_kernels.py
+    -p no:cacheprovider tests/promises/test_attention_kernels.py tests/promises/test_attention_transformed.py
 part benchmark 100 "$python" -m jaxgpt.benchmark attention --dtype bfloat16 \
     --shapes 8x1024x12x64 2x4096x12x64 --record "$out/attention-gpu.json"
 cat "$out/summary.txt"

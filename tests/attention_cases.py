@@ -1,4 +1,7 @@
-"""The one table of attention's cases, each with its exact answer in float64; shares no code with jaxgpt's masks."""
+"""The one table of attention's cases, each with its exact answer in float64 and with the kernels that refuse it.
+
+What is exact shares no code with jaxgpt's masks.
+"""
 
 import dataclasses
 import functools
@@ -10,7 +13,7 @@ import numpy as np
 import reference_numpy
 
 from jaxgpt import masks
-from jaxgpt.ops.attention import attention
+from jaxgpt.ops.attention import KERNELS, attention
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -21,6 +24,7 @@ class Case:
         B, T, S, H, K, D: Rows, queries, keys, query heads, key heads, head size.
         causal, window, real, lengths, segments, offset: What is seen; `segments` are the queries' and the keys'.
         scale, soft_cap, dropout: As attention takes them.
+        seed: Of the dropout's key.
         factor: Of the queries; 1000 gives scores of thousands.
     """
 
@@ -39,6 +43,7 @@ class Case:
     scale: float | None = None
     soft_cap: float | None = None
     dropout: float = 0.0
+    seed: int = 7
     factor: float = 1.0
 
     @property
@@ -65,8 +70,29 @@ class Case:
         if isinstance(self.offset, np.ndarray):
             given["query_offset"] = self.offset
         if self.dropout:
-            given["dropout_key"] = jax.random.key(7)
+            given["dropout_key"] = jax.random.key(self.seed)
         return {name: value for name, value in given.items() if value is not None}
+
+    def with_rows(self, change):
+        """The case with `change` made of every array that has an entry for each row."""
+
+        def changed(array):
+            by_row = isinstance(array, np.ndarray) and len(array) == self.B
+            return change(array) if by_row else array
+
+        named = {name: changed(getattr(self, name)) for name in ("real", "lengths", "offset")}
+        segments = None if self.segments is None else tuple(map(changed, self.segments))
+        return dataclasses.replace(self, **named, segments=segments)
+
+    @property
+    def turned(self):
+        """The same with its rows in reverse order, and another key: another mask of the same parts."""
+        return dataclasses.replace(self.with_rows(lambda rows: rows[::-1]), seed=self.seed + 1)
+
+    @property
+    def doubled(self):
+        """The same with every row of the mask twice."""
+        return dataclasses.replace(self.with_rows(lambda rows: np.concatenate([rows, rows])), B=2 * self.B)
 
     def inputs(self, dtype="float32", seed=0):
         """Random q, k, v and the gradient of the heads."""
@@ -224,6 +250,7 @@ CASES = {
     "nothing is real": Case(real=np.zeros((2, 8), bool)),
     "lengths": Case(lengths=np.array([8, 3])),
     "lengths, one of them 0": Case(causal=False, lengths=np.array([0, 5])),
+    "three rows, one of them empty": Case(B=3, T=2, lengths=np.array([8, 3, 0])),
     "packed": Case(segments=(PACKED, PACKED)),
     "packed, bidirectional": Case(causal=False, segments=(PACKED, PACKED)),
     "packed, the queries being the last": Case(T=4, segments=(PACKED[:, 4:], PACKED)),
@@ -262,3 +289,27 @@ CASES = {
     "dropout": Case(dropout=0.4),
     "dropout, masked": Case(dropout=0.4, causal=False, window=5, real=real(8, (0, 5), (0, 8))),
 }
+
+DROPPING = tuple(name for name, case in CASES.items() if case.dropout)
+# For each kernel the reasons for which it refuses cases of the table, and which; a kernel without an entry runs all.
+REFUSED = {
+    "blocked": {"has no dropout of weights": DROPPING},
+    "decode": {
+        "has no dropout of weights": DROPPING,
+        "decodes only: up to 8 queries and 4 times as many keys": tuple(
+            name for name, case in CASES.items() if (case.T > 8 or case.S < 4 * case.T) and name not in DROPPING
+        ),
+    },
+}
+
+
+def refusal(name, case_name):
+    """Why the kernel refuses the case here; None if it runs it."""
+    if jax.default_backend() not in KERNELS[name].platforms:
+        return f"runs on {' and '.join(KERNELS[name].platforms)}, not on {jax.default_backend()}"
+    return next((why for why, refused in REFUSED.get(name, {}).items() if case_name in refused), None)
+
+
+def own_dtype(name, dtype="float32"):
+    """The dtype, or bfloat16 for a kernel of accelerators that has no float32."""
+    return dtype if dtype in KERNELS[name].dtypes else "bfloat16"

@@ -19,8 +19,11 @@ def lesson():
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_programs_are_shared(tmp_path_factory):
-    """Many tests run one and the same small program; compile it once a session."""
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
+    """Many tests run one and the same small program; compile it once a session, whichever worker needs it first."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # each worker has a folder of its own in that of the session
+    jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 

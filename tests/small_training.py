@@ -1,10 +1,26 @@
-"""Batches that count unequally, optimizers, and distances between trees, for tests of training."""
+"""A tiny run, batches that count unequally, optimizers, and distances between trees, for tests of training."""
 
 import jax
 import numpy as np
 import optax
 
 RATE = 1e-2
+# Every test that trains just this shares its compiled programs.
+TINY = {
+    "model.context_length": 8,
+    "model.width": 8,
+    "model.layers": 1,
+    "model.heads": 2,
+    "train.steps": 6,
+    "train.batch_size": 4,
+    "train.eval_every": 3,
+    "train.eval_batches": 2,
+    "train.save_every": 2,
+    "train.log_every": 1,
+    "train.sample_tokens": 0,
+    "optimizer.warmup_steps": 2,
+}
+TEXT = "the quick brown fox jumps over the lazy dog; " * 20
 
 
 def unequal_batch(config, rows, seed):

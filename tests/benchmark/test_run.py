@@ -9,6 +9,7 @@ from jaxgpt.benchmark.machine import Machine
 from jaxgpt.benchmark.run import run_benchmark
 from jaxgpt.benchmark.workload import parse_shape
 from jaxgpt.config import RequestError
+from jaxgpt.ops.attention import KERNELS, explain_attention
 
 WORKLOAD = parse_shape("1x8x2x4")
 
@@ -72,12 +73,15 @@ def test_only_what_holds_squares_of_scores_is_judged_by_them():
 
 def test_what_a_contestant_cannot_do_is_said():
     grouped = parse_shape("1x8x4x4x2")
-    assert contestants()["splash"].refusal(grouped) == "not on cpu"
-    assert contestants()["decode"].refusal(grouped).startswith("decodes only: ")
-    assert contestants()["decode"].refusal(grouped).endswith("got 8 queries and 8 keys")
+    assert contestants()["splash"].refusal(grouped) == "runs on tpu, not on cpu"
     assert contestants()["flax.linen"].refusal(grouped) == "has no grouped heads"
     assert contestants()["jax.nn"].refusal(grouped) is None
     assert contestants()["dense"].refusal(grouped) is None
+
+
+def test_every_kernel_that_takes_as_many_queries_as_keys_is_a_contestant():
+    assert [name for name in KERNELS if name not in contestants()] == ["decode"]
+    assert explain_attention(*[jax.ShapeDtypeStruct((1, 1, 2, 4), "float32")] * 3).refusals["decode"]
 
 
 def test_an_unknown_contestant_is_refused_with_the_nearest():

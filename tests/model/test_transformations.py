@@ -1,4 +1,4 @@
-"""init, apply, loss and attention are pure: jit, grad, vmap, scan and checkpoint go over them."""
+"""init, apply and loss are pure: jit, grad, vmap, scan and checkpoint go over them; tests/promises has attention."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,6 @@ import jaxgpt
 CONFIG = ARCHITECTURES["no biases, no positions"].replace(layers=1)  # few parameters: quick to compile
 PARAMS, IDS, BATCH = random_parameters(CONFIG), random_ids(CONFIG), random_batch(CONFIG)
 RNG = np.random.default_rng(0)
-QKV = RNG.standard_normal((3, 4, 2, 5, 3, 4)).astype(np.float32)  # q, k, v, each a stack of 4
 
 
 def close(got, wanted, tolerance=1e-5):
@@ -96,16 +95,3 @@ def test_checkpoint_and_forward_mode_agree_with_reverse_mode():
 def test_eval_shape_allocates_nothing():
     shape = jax.eval_shape(lambda p, i: jaxgpt.apply(CONFIG, p, i), PARAMS, jax.ShapeDtypeStruct((8, 6), jnp.int32))
     assert (shape.shape, shape.dtype) == ((8, 6, 11), jnp.float32)
-
-
-def test_attention_under_vmap_scan_and_checkpoint_is_attention():
-    @jax.jit
-    def ways(q, k, v):
-        def scanned(carry, qkv):
-            return carry, jax.checkpoint(jaxgpt.attention)(*qkv)
-
-        return jax.vmap(jaxgpt.attention)(q, k, v), jax.lax.scan(scanned, 0, (q, k, v))[1]
-
-    wanted = [reference_numpy.attention(*(x[i].astype(np.float64) for x in QKV), "causal", 0.5) for i in range(4)]
-    for got in ways(*QKV):
-        close(got, np.stack(wanted))

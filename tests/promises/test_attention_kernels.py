@@ -9,40 +9,34 @@ import functools
 import jax
 import numpy as np
 import pytest
-from attention_cases import CASES, Case, attends, failures, gradients_of, kept
+from attention_cases import CASES, REFUSED, Case, attends, failures, gradients_of, kept, own_dtype, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxgpt.config import RequestError
 from jaxgpt.ops.attention import KERNELS
 
-DROPPING = ("dropout", "dropout, masked")
-# For each kernel the reasons for which it refuses cases of the table, and which; a kernel without an entry runs all.
-REFUSED = {
-    "blocked": {"has no dropout of weights": DROPPING},
-    "decode": {
-        "has no dropout of weights": DROPPING,
-        "decodes only: up to 8 queries and 4 times as many keys": tuple(
-            name for name, case in CASES.items() if (case.T > 8 or case.S < 4 * case.T) and name not in DROPPING
-        ),
-    },
-}
 FORWARD_MODE = ("reference", "dense", "decode")  # the others have a backward pass of their own, so JAX refuses jvp
 
-# These stand for all under transformations, and in the ordinary tier in bfloat16.
-SOME = ("window, packed and padded", "soft cap, padded", "odd head size")
-RICHEST = "window, packed and padded"
-
-
-# A third of the table, from all its parts, is for every day.
-EVERYDAY = (*SOME, *(case_name for case_name in [*CASES][::3] if case_name not in SOME))
+RICHEST = "window, packed and padded"  # in the ordinary tier it stands for all in bfloat16
+EVERYDAY = (
+    RICHEST,
+    "a query offset for each row",
+    "a few queries, windowed, of a ragged past",
+    "lengths, one of them 0",
+    "packed, a segment without keys",
+    "no block divides the length, windowed",
+    "odd everything",
+    "scores of thousands, padded",
+    "soft cap, padded",
+    "dropout, masked",
+)
 
 
 def groups():
     """Cases that share a program: together they compile in half the time."""
-    everyday = EVERYDAY[len(SOME) :]
     rest = [case_name for case_name in CASES if case_name not in EVERYDAY]
-    return [SOME, *(tuple(part[i : i + 9]) for part in (everyday, rest) for i in range(0, len(part), 9))]
+    return [(RICHEST,), EVERYDAY[1:], *(tuple(rest[i : i + 9]) for i in range(0, len(rest), 9))]
 
 
 GROUP = {case_name: group for group in groups() for case_name in group}
@@ -56,66 +50,29 @@ def tiers(*tables, ordinary):
     return [pytest.param(*row, marks=() if ordinary(*row) else pytest.mark.ci) for row in rows]
 
 
-def own_dtype(name, dtype="float32"):
-    """The dtype, or bfloat16 for a kernel of accelerators that has no float32."""
-    return dtype if dtype in KERNELS[name].dtypes else "bfloat16"
-
-
-def refusal(name, case_name):
-    """Why the kernel refuses the case here; None if it runs it."""
-    if jax.default_backend() not in KERNELS[name].platforms:
-        return f"runs on {' and '.join(KERNELS[name].platforms)}, not on {jax.default_backend()}"
-    return next((why for why, refused in REFUSED.get(name, {}).items() if case_name in refused), None)
-
-
-def those_that_run(case_names, names):
-    """The pairs of a case and a kernel that runs it here; that the others refuse is shown by a test of its own."""
-    return [(case_name, name) for case_name in case_names for name in names if refusal(name, case_name) is None]
-
-
-def plain(attend):
-    return attend
-
-
-def mapped(attend):
-    return jax.vmap(attend)
-
-
-def scanned(attend):
-    return lambda *qkv: jax.lax.scan(lambda carry, one: (carry, attend(*one)), 0, qkv)[1]
-
-
-def rematerialised(attend):
-    return jax.checkpoint(attend)
-
-
-def inputs_of(case, dtype, transform):
-    """The arguments of a case; of two calls at once where the transformation has an axis for them."""
-    if transform not in (mapped, scanned):
-        return case.inputs(dtype)
-    return [np.stack(pair) for pair in zip(case.inputs(dtype), case.inputs(dtype, seed=1), strict=True)]
+HERE = [name for name in KERNELS if refusal(name, RICHEST) is None]
 
 
 @functools.cache
-def computed(name, dtype, transform, case_names):
+def computed(name, dtype, case_names):
     """Heads and gradients of several cases, from one compiled program."""
 
     @jax.jit
     def program(inputs, arrays):
         return {
-            case_name: gradients_of(transform(attends(CASES[case_name], name, arrays[case_name])), *inputs[case_name])
+            case_name: gradients_of(attends(CASES[case_name], name, arrays[case_name]), *inputs[case_name])
             for case_name in case_names
         }
 
-    inputs = {case_name: inputs_of(CASES[case_name], dtype, transform) for case_name in case_names}
+    inputs = {case_name: CASES[case_name].inputs(dtype) for case_name in case_names}
     with jax.default_matmul_precision("highest" if dtype == "float32" else "default"):
         return jax.device_get(program(inputs, {case_name: CASES[case_name].arrays for case_name in case_names}))
 
 
-def result(case_name, name, dtype, transform=plain):
+def result(case_name, name, dtype):
     """Heads and gradients of a case."""
     runs = tuple(case for case in GROUP[case_name] if refusal(name, case) is None)
-    return computed(name, dtype, transform, runs)[case_name]
+    return computed(name, dtype, runs)[case_name]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +81,7 @@ def result(case_name, name, dtype, transform=plain):
         CASES,
         KERNELS,
         ("float32", "bfloat16"),
-        ordinary=lambda case, _, dtype: case in EVERYDAY if dtype == "float32" else case in SOME,
+        ordinary=lambda case, _, dtype: case in EVERYDAY if dtype == "float32" else case == RICHEST,
     ),
 )
 def test_a_kernel_is_the_formula_or_refuses(case_name, name, dtype):
@@ -143,43 +100,7 @@ def test_the_table_of_refusals_names_kernels_and_cases():
     assert {case for reasons in REFUSED.values() for refused in reasons.values() for case in refused} <= set(CASES)
 
 
-@pytest.mark.parametrize(
-    ("pair", "transform"),
-    tiers(
-        those_that_run(SOME, KERNELS),
-        (mapped, scanned, rematerialised),
-        ordinary=lambda pair, transform: pair[0] in SOME and transform is mapped and pair[1] not in FORWARD_MODE,
-    ),
-)
-def test_a_kernel_under_a_transformation_is_the_formula(pair, transform):
-    case_name, name = pair
-    case, dtype = CASES[case_name], own_dtype(name)
-    results = result(case_name, name, dtype, transform)
-    several = [results] if transform is rematerialised else [[x[i] for x in results] for i in range(2)]
-    for seed, one in enumerate(several):
-        inputs = case.inputs(dtype, seed)
-        assert failures(case, inputs, one, kept(case, inputs, name)) == []
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize(
-    ("case_name", "name"),
-    those_that_run(
-        ["right padding", "lengths", "packed", "a query offset for each row", "windows beyond the last key"], KERNELS
-    ),
-)
-def test_each_call_of_a_vmap_may_have_a_mask_of_its_own(case_name, name):
-    case = CASES[case_name]
-    inputs = case.inputs(own_dtype(name))
-
-    def one_row(arrays, row):
-        arrays, row = jax.tree.map(lambda x: x[None], (arrays, row))
-        return [x[0] for x in gradients_of(attends(case, name, arrays), *row)]
-
-    assert failures(case, inputs, jax.jit(jax.vmap(one_row))(case.arrays, inputs)) == []
-
-
-@pytest.mark.parametrize("name", [name for _, name in those_that_run([RICHEST], KERNELS)])
+@pytest.mark.parametrize("name", HERE)
 @pytest.mark.parametrize("forward", [jax.jvp, jax.linearize])
 def test_forward_mode_agrees_with_the_gradients_or_is_refused(name, forward):
     case = CASES[RICHEST]
@@ -220,7 +141,7 @@ def kernels_with_every_part(names):
 def test_whatever_the_arrays_of_a_mask_hide(real, lengths, queries, keys, offset):
     parts = {"real": real, "lengths": lengths, "segments": (queries, keys), "offset": offset}
     case = Case(T=5, window=4, **parts)
-    names = tuple(name for name in KERNELS if refusal(name, RICHEST) is None and own_dtype(name) == "float32")
+    names = tuple(name for name in HERE if own_dtype(name) == "float32")
     inputs = case.inputs()
     for name, got in zip(names, kernels_with_every_part(names)(case.arrays, *inputs), strict=True):
         assert failures(case, inputs, got) == [], name
@@ -251,6 +172,6 @@ def cases(draw):
 @settings(max_examples=8, deadline=None)  # each is a program of its own
 def test_any_small_call(case):
     inputs = case.inputs()
-    for name in [name for name in KERNELS if refusal(name, RICHEST) is None and own_dtype(name) == "float32"]:
+    for name in [name for name in HERE if own_dtype(name) == "float32"]:
         got = jax.jit(functools.partial(gradients_of, attends(case, name)))(*inputs)
         assert failures(case, inputs, got) == [], name

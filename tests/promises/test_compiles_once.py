@@ -4,6 +4,7 @@ import logging
 import re
 
 import jax
+from small_training import TEXT, TINY
 
 from jaxgpt.config import RunConfig, apply_settings
 from jaxgpt.training.run import train
@@ -11,12 +12,8 @@ from jaxgpt.training.run import train
 
 def test_a_run_with_evaluations_and_saves_compiles_each_program_once(tmp_path, caplog):
     text = tmp_path / "text.txt"
-    text.write_text("to be, or not to be: that is the question. " * 10)
-    settings = {
-        "data.path": str(text), "model.context_length": 8, "model.width": 8, "model.layers": 1, "model.heads": 2,
-        "train.steps": 8, "train.batch_size": 4, "train.eval_every": 2, "train.eval_batches": 2,
-        "train.save_every": 2, "train.sample_tokens": 0,
-    }  # fmt: skip
+    text.write_text(TEXT)
+    settings = TINY | {"data.path": str(text), "train.eval_every": 2}
     with jax.log_compiles(True), caplog.at_level(logging.WARNING):
         train(apply_settings(RunConfig(), settings, "test"), out=tmp_path / "run")
     compiled = re.findall(r"Finished XLA compilation of jit\((\w+)\)", caplog.text)

@@ -41,9 +41,8 @@ BATCHES = [batch(seed) for seed in range(STEPS)]
 
 
 def mean_gradient(micro_batches):
-    gradient, loss_sum, count = jax.jit(summed_gradients, static_argnums=(0, 1))(
-        CONFIG, EXECUTION, PARAMS, micro_batches, None
-    )
+    summed = jax.jit(summed_gradients, static_argnums=(0, 1))(CONFIG, EXECUTION, PARAMS, micro_batches, None)
+    gradient, loss_sum, count = jax.device_get(summed)
     return jax.tree.map(lambda g: g / count, gradient), loss_sum / count
 
 

@@ -9,9 +9,13 @@ from jaxgpt.runs.metrics import read_metrics
 from jaxgpt.training.run import train
 
 SETTINGS = {
+    "model.attention_bias": False,  # the fewer parameters, the sooner the train step is compiled
+    "model.attention_out_bias": False,
+    "model.ffn_bias": False,
+    "model.norm_bias": False,
     "model.context_length": 8,
     "model.width": 16,
-    "model.layers": 2,
+    "model.layers": 1,
     "model.heads": 2,
     "model.embedding_dropout": 0.1,
     "model.attention_dropout": 0.1,

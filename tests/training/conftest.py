@@ -3,24 +3,9 @@
 import signal
 
 import pytest
+from small_training import TEXT, TINY
 
 from jaxgpt.config import RunConfig, apply_settings
-
-TINY = {
-    "model.context_length": 8,
-    "model.width": 8,
-    "model.layers": 1,
-    "model.heads": 2,
-    "train.steps": 6,
-    "train.batch_size": 4,
-    "train.eval_every": 3,
-    "train.eval_batches": 2,
-    "train.save_every": 2,
-    "train.log_every": 1,
-    "train.sample_tokens": 0,
-    "optimizer.warmup_steps": 2,
-}
-TEXT = "the quick brown fox jumps over the lazy dog; " * 20
 
 
 @pytest.fixture

@@ -40,7 +40,8 @@ def losses(run):
 
 
 def test_a_run_learns_and_describes_itself(tiny, run, capsys):
-    state = train(tiny({"train.steps": 60, "optimizer.learning_rate": 0.02, "train.sample_tokens": 5}), out=run)
+    settings = {"train.steps": 60, "optimizer.learning_rate": 0.02, "train.sample_tokens": 5}
+    state = train(tiny(settings | {"train.eval_every": 30, "train.save_every": 30}), out=run)
     printed = capsys.readouterr().out
     assert int(state.step) == 60
     assert losses(run)[-1] < losses(run)[0] - 1

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-import jax
 import pytest
+from small_models import random_parameters
 
 import jaxgpt
-from jaxgpt.config import ModelConfig, RequestError
+from jaxgpt.config import RequestError
 from jaxgpt.data import ByteTokenizer, CharacterTokenizer, load_corpus
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.manifest import Manifest
@@ -31,12 +31,12 @@ def begun(tiny):
 
 
 @pytest.fixture
-def model(tmp_path):
+def model(tiny, tmp_path):
     """Return a function that saves a model of the tiny architecture with a tokenizer, or without one."""
 
     def save(tokenizer, vocab_size):
-        config = ModelConfig(vocab_size=vocab_size, context_length=8, width=8, layers=1, heads=2)
-        jaxgpt.save(tmp_path / "base", config, jaxgpt.init(config, key=jax.random.key(0)), tokenizer)
+        config = tiny().model.replace(vocab_size=vocab_size)
+        jaxgpt.save(tmp_path / "base", config, random_parameters(config), tokenizer)
         return str(tmp_path / "base")
 
     return save

@@ -143,11 +143,13 @@ class Choice:
         kernel: Name of the kernel that runs.
         reason: Why it is the one.
         others: For each other kernel, by name, why it does not run.
+        refusals: Of those the ones that cannot run the call, whoever asks, and why.
     """
 
     kernel: str
     reason: str
     others: dict[str, str]
+    refusals: dict[str, str]
 
     def __str__(self) -> str:
         width = max(map(len, (self.kernel, *self.others)))
@@ -161,34 +163,31 @@ def choose(call: Call, implementation: str) -> Choice:
     Raises:
         RequestError: an unknown name, or a named kernel that does not support the call.
     """
-    refusals = {name: kernel.refusal(call) for name, kernel in KERNELS.items()}
+    refusals = {name: why for name, kernel in KERNELS.items() if (why := kernel.refusal(call)) is not None}
     if implementation == "auto":
         return _automatic(call, refusals)
     if implementation not in KERNELS:
         known = ("auto", *KERNELS)
         close = nearest(str(implementation), known)
         raise RequestError(f"attention implementation '{implementation}' is not one of {known}{close}")
-    if refusals[implementation] is not None:
-        able = " or ".join(f"'{name}'" for name, refusal in refusals.items() if refusal is None)
+    if implementation in refusals:
+        able = " or ".join(f"'{name}'" for name in KERNELS if name not in refusals)
         raise RequestError(f"attention '{implementation}' {refusals[implementation]}; use 'auto' or {able}")
-    others = {
-        name: refusal or f"'{implementation}' was asked for"
-        for name, refusal in refusals.items()
-        if name != implementation
-    }
-    return Choice(implementation, "it was asked for", others)
+    asked = f"'{implementation}' was asked for"
+    others = {name: refusals.get(name, asked) for name in KERNELS if name != implementation}
+    return Choice(implementation, "it was asked for", others, refusals)
 
 
-def _automatic(call: Call, refusals: dict[str, str | None]) -> Choice:
+def _automatic(call: Call, refusals: dict[str, str]) -> Choice:
     """Ask the platform's kernels in order; what is in no order runs only by name."""
     order = _ORDER[call.platform]
-    reasons = {kernel.name: refusals[kernel.name] or kernel.pays(call) for kernel in order}
+    reasons = {kernel.name: refusals.get(kernel.name) or kernel.pays(call) for kernel in order}
     chosen = next(name for name, reason in reasons.items() if reason is None)
     others = {
-        name: refusals[name]
+        name: refusals.get(name)
         or reasons.get(name)
         or (f"{chosen} comes first" if name in reasons else "runs only by name")
         for name in KERNELS
         if name != chosen
     }
-    return Choice(chosen, f"first of {', '.join(reasons)} on {call.platform} that takes this call", others)
+    return Choice(chosen, f"first of {', '.join(reasons)} on {call.platform} that takes this call", others, refusals)

@@ -2,74 +2,37 @@
 
 import functools
 import importlib.util
-import math
 import subprocess
 import sys
 from typing import get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference_numpy
+from attention_cases import Case, attends, failures, gradients_of
 from jax.experimental.pallas.tpu import force_tpu_interpret_mode
 
-from jaxgpt import ExecutionConfig, attention, explain_attention, masks
+from jaxgpt import ExecutionConfig, explain_attention, masks
 from jaxgpt.config import AttentionName, RequestError
 from jaxgpt.ops.attention import KERNELS, cudnn
 
 RNG = np.random.default_rng(0)
 REAL = RNG.random((2, 256)) < 0.7
 REAL[0, :200] = False
-QUERY_SEGMENTS, KEY_SEGMENTS = (np.sort(RNG.integers(-2, 3, (2, length)), axis=1) for length in (128, 256))
-SPLASH = {  # mask, options, whether some query sees nothing
-    "causal, padded": (masks.causal() & masks.padding(REAL), {}, True),
-    "packed and padded, capped": (
-        masks.segments(QUERY_SEGMENTS, KEY_SEGMENTS) & masks.padding(REAL),
-        {"soft_cap": 0.7},
-        True,
-    ),
-    "window, offset, lengths": (
-        masks.causal() & masks.window(20),
-        {"query_offset": 60, "lengths_B": np.array([0, 90])},
-        True,
-    ),
-    "window on both sides": (masks.window(20), {}, False),
-    "full": (masks.full(), {}, False),
+SEGMENTS = tuple(np.sort(RNG.integers(-2, 3, (2, length)), axis=1) for length in (128, 256))
+BLOCKS = functools.partial(Case, T=128, S=256)
+SPLASH = {
+    "causal, padded": BLOCKS(real=REAL),
+    "packed and padded, capped": BLOCKS(causal=False, real=REAL, segments=SEGMENTS, soft_cap=0.7),
+    "window, offset, lengths": BLOCKS(window=20, offset=60, lengths=np.array([0, 90])),
+    "window on both sides": BLOCKS(causal=False, window=20),
+    "full": BLOCKS(causal=False),
 }
 
 
-def arrays_of(T, S, H, K, D):
-    rng = np.random.default_rng(T + S + D)
-    sizes = ((2, T, H, D), (2, S, K, D), (2, S, K, D), (2, T, H, D))
-    return [rng.standard_normal(shape, dtype=np.float32) for shape in sizes]
-
-
-def heads_and_gradients(q, k, v, out, **options):
-    heads, pull = jax.vjp(lambda *qkv: attention(*qkv, **options), q, k, v)
-    return heads, *pull(out)
-
-
-def exact(q, k, v, out, visible, cap=None):
-    """The formula and its gradients in float64."""
-    q, k, v, out = (x.astype(np.float64) for x in (q, k, v, out))
-    scale = 1 / math.sqrt(q.shape[-1])
-    heads = reference_numpy.attention(q, k, v, visible, scale, soft_cap=cap)
-    return heads, *reference_numpy.attention_gradients(q, k, v, visible, scale, out, soft_cap=cap)
-
-
-def seen_by(mask, query_offset=None, lengths_B=None):
-    """[2,1,128,256] or less, from the words of the documentation."""
-    t, s = np.arange(128)[:, None] + (128 if query_offset is None else query_offset), np.arange(256)
-    seen = np.ones((2, 1, 128, 256), bool)
-    seen &= (s <= t) | (not mask.causal)
-    seen &= (np.abs(s - t) < mask.reach) if mask.reach else True
-    seen &= True if mask.keys_BS is None else np.asarray(mask.keys_BS)[:, None, None]
-    seen &= True if lengths_B is None else (s < lengths_B[:, None])[:, None, None]
-    if mask.segments is not None:
-        queries, keys = map(np.asarray, mask.segments)
-        seen &= (queries[:, :, None] == keys[:, None])[:, None]
-    return seen
+def on(platform, case, name):
+    """The kernel on a case's arguments, as if the program were compiled for that platform."""
+    return functools.partial(gradients_of, functools.partial(attends(case, name), platform=platform))
 
 
 def one_for_every_day(cases, everyday):
@@ -79,35 +42,32 @@ def one_for_every_day(cases, everyday):
 
 @pytest.mark.parametrize("case", one_for_every_day(SPLASH, "packed and padded, capped"))
 def test_splash_is_the_formula(case):
-    mask, options, some_see_nothing = SPLASH[case]
-    arrays = arrays_of(128, 256, 4, 2, 8)
-    visible = seen_by(mask, options.get("query_offset"), options.get("lengths_B"))
-    assert (~visible.any(-1)).any() == some_see_nothing
-    run = functools.partial(heads_and_gradients, mask=mask, implementation="splash", platform="tpu", **options)
+    case = SPLASH[case]
+    inputs = case.inputs()
     with force_tpu_interpret_mode(True):  # Pallas's plain interpreter, which the context would else replace
-        got = jax.jit(run)(*arrays)
-    wanted = exact(*arrays, visible, options.get("soft_cap"))
-    for name, mine, best in zip(("heads", "q", "k", "v"), got, wanted, strict=True):
-        assert np.abs(mine - best).max() < 1e-5 * np.abs(best).max(), name
-    blind = np.broadcast_to(~visible.any(-1), (2, 4, 128)).swapaxes(1, 2)
-    assert (np.asarray(got[0])[blind] == 0).all()
-    assert (np.asarray(got[1])[blind] == 0).all()
+        got = jax.jit(on("tpu", case, "splash"))(*inputs)
+    assert failures(case, inputs, got) == []
+
+
+def test_in_the_first_cases_of_splash_some_query_sees_nothing():
+    blind = [(~case.visible().any(-1)).any() for case in SPLASH.values()]
+    assert blind == [True, True, True, False, False]
 
 
 def test_splash_and_its_gradient_are_lowered_for_a_tpu_without_one():
-    run = functools.partial(heads_and_gradients, implementation="splash", platform="tpu")
-    shapes = [jax.ShapeDtypeStruct(x.shape, "bfloat16") for x in arrays_of(512, 512, 4, 2, 64)]
-    exported = jax.export.export(jax.jit(run), platforms=["tpu"])(*shapes)
+    case = Case(T=512, S=512, D=64)
+    exported = jax.export.export(jax.jit(on("tpu", case, "splash")), platforms=["tpu"])(*case.inputs("bfloat16"))
     assert (
         exported.mlir_module().count("tpu_custom_call") == 3
     )  # forward, gradient of the queries, of keys and values
 
 
+EVEN = functools.partial(Case, T=16, S=16)
 CUDNN = {
-    "causal": (masks.causal(), 16),
-    "causal, lengths": (masks.causal() & masks.lengths(np.array([0, 9])), 16),
-    "causal, window": (masks.causal() & masks.window(5), 16),
-    "full, lengths": (masks.lengths(np.array([24, 3])), 24),
+    "causal": EVEN(),
+    "causal, lengths": EVEN(lengths=np.array([0, 9])),
+    "causal, window": EVEN(window=5),
+    "full, lengths": EVEN(S=24, causal=False, lengths=np.array([24, 3])),
 }
 
 
@@ -119,8 +79,8 @@ def cudnn_there(monkeypatch):
 
 @pytest.mark.parametrize("case", one_for_every_day(CUDNN, "causal, window"))
 def test_what_is_asked_of_cudnn_is_the_formula(case, monkeypatch, cudnn_there):
-    mask, S = CUDNN[case]
-    arrays = [np.asarray(x, jnp.bfloat16) for x in arrays_of(16, S, 4, 2, 8)]
+    case = CUDNN[case]
+    inputs = case.inputs("bfloat16")
     asked, theirs = [], jax.nn.dot_product_attention
 
     def by_the_same_function_without_cudnn(*qkv, implementation, **options):
@@ -128,14 +88,9 @@ def test_what_is_asked_of_cudnn_is_the_formula(case, monkeypatch, cudnn_there):
         return theirs(*qkv, implementation="xla", **options)
 
     monkeypatch.setattr(jax.nn, "dot_product_attention", by_the_same_function_without_cudnn)
-    run = functools.partial(heads_and_gradients, mask=mask, implementation="cudnn", platform="gpu")
-    got = jax.jit(run)(*arrays)
+    got = jax.jit(on("gpu", case, "cudnn"))(*inputs)
     assert asked == ["cudnn"]
-    visible = mask.visible(16, S)
-    for mine, best in zip(got, exact(*arrays, visible), strict=True):
-        assert reference_numpy.relative_error(np.asarray(mine, np.float64), best) < 1e-2
-    blind = np.broadcast_to(~np.asarray(visible).any(-1), (2, 1, 16))[:, 0]
-    assert (np.asarray(got[0])[blind] == 0).all()
+    assert failures(case, inputs, got) == []
 
 
 def shaped(T, S, D=64, dtype="bfloat16", B=2):

@@ -106,6 +106,18 @@ def test_what_others_refuse_is_said_although_another_was_asked_for():
 
 
 @pytest.mark.parametrize("implementation", ["auto", "dense"])
+def test_what_cannot_run_a_call_is_told_from_what_is_only_left(implementation):
+    choice = explained(platform="cpu", implementation=implementation)
+    assert choice.refusals == {
+        "decode": "decodes only: up to 8 queries and 4 times as many keys, got 8 queries and 8 keys",
+        "cudnn": "runs on gpu, not on cpu",
+        "splash": "runs on tpu, not on cpu",
+        "tokamax": "runs on gpu, not on cpu",
+    }
+    assert {name: choice.others[name] for name in choice.refusals} == choice.refusals
+
+
+@pytest.mark.parametrize("implementation", ["auto", "dense"])
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
 def test_a_dtype_that_no_kernel_computes_in_is_refused(dtype, implementation):
     with pytest.raises(RequestError, match=f"expected float32, bfloat16, float16, got {dtype}; convert with .astype"):

@@ -4,7 +4,11 @@ import json
 import math
 import re
 import sys
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import hlo
 import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
@@ -25,11 +29,10 @@ def facts(compiled):
     """Bytes of temporaries, calls of a Pallas kernel, elements of the largest array, rows of the kernels' results."""
     text = compiled.as_text()
     calls = [line for line in text.splitlines() if 'custom_call_target="tpu_custom_call"' in line]
-    shapes = re.findall(r"\b(?:pred|[a-z]+\d+)\[([\d,]+)\]", text)
     return {
-        "temporary bytes": compiled.memory_analysis().temp_size_in_bytes,
+        "temporary bytes": hlo.temporary_bytes(compiled),
         "kernels": len(calls),
-        "largest": max(math.prod(map(int, shape.split(","))) for shape in shapes),
+        "largest": math.prod(hlo.largest_shape(compiled)),
         "gathers": text.count("all-gather("),
         "rows": sorted({int(rows) for line in calls for rows in re.findall(r"bf16\[(\d+),4,512,64\]", line)}),
     }
