@@ -8,8 +8,11 @@ _SHAPE = re.compile(r"\b(?:pred|[suf]\d+|bf16|c\d+|f8\w+)\[([\d,]*)\]")
 
 def shapes(compiled):
     """Return the shapes of all values in a compiled program, of whatever type, those inside fusions too."""
-    found = _SHAPE.findall(compiled.as_text())
-    return {tuple(map(int, sizes.split(","))) if sizes else () for sizes in found}
+    return _shapes(compiled.as_text())
+
+
+def _shapes(text):
+    return {tuple(map(int, sizes.split(","))) if sizes else () for sizes in _SHAPE.findall(text)}
 
 
 def largest_shape(compiled):
@@ -20,3 +23,9 @@ def largest_shape(compiled):
 def temporary_bytes(compiled):
     """Return the bytes that the program needs beside its arguments and results."""
     return compiled.memory_analysis().temp_size_in_bytes
+
+
+def copies(compiled, size):
+    """Return the lines of a compiled program that copy an array of `size` elements or more."""
+    lines = [line for line in compiled.as_text().splitlines() if re.search(r"\bcopy(?:-start)?\(", line)]
+    return [line for line in lines if any(math.prod(shape) >= size for shape in _shapes(line.split(" copy")[0]))]

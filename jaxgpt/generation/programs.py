@@ -76,6 +76,12 @@ def prefill(
     return jnp.where(mask_BT.any(axis=1)[:, None], new_B1V[:, 0], logits_BV), cache
 
 
+def sample_keys(key: jax.Array, B: int, n: int) -> jax.Array:
+    """Return the keys of n continuations of each of B prompts: n different ones, for all prompts the same."""
+    keys_n = jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(n))
+    return jnp.tile(keys_n, B)
+
+
 @functools.partial(jax.jit, static_argnames=("n", "logprobs"))
 def begin(
     logits_BV: jax.Array,
@@ -90,7 +96,6 @@ def begin(
 ) -> tuple[State, Made]:
     """Choose the first token of n continuations of each row; sample s draws with keys folded from fold_in(key, s)."""
     B = logits_BV.shape[0]
-    keys_n = jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(n))
     none_B = jnp.zeros(B * n, jnp.int32)
     state = State(
         cache.repeated(n) if n > 1 else cache,
@@ -98,7 +103,7 @@ def begin(
         none_B,
         none_B > 0,
         jnp.repeat(seen_BV, n, axis=0),
-        jnp.tile(keys_n, B),
+        sample_keys(key, B, n),
     )
     state, ids_B, nats_B = _with_token(state, jnp.repeat(logits_BV, n, axis=0), sampling, ends, logprobs)
     return state, Made(ids_B[:, None], nats_B if nats_B is None else nats_B[:, None])
@@ -140,8 +145,7 @@ def _with_token(
     state: State, logits_BV: jax.Array, sampling: Traced, ends: Ends, logprobs: bool
 ) -> tuple[State, jax.Array, jax.Array | None]:
     """Return the state with one more token in each row that goes on, the tokens, and their log-probabilities."""
-    keys_B = jax.vmap(jax.random.fold_in)(state.keys_B, state.made_B)
-    chosen_B = choose(logits_BV, keys_B, sampling, state.seen_BV)
+    chosen_B = choose(logits_BV, state.keys_B, sampling, state.seen_BV, draws_B=state.made_B)
     nats_B = log_probabilities(logits_BV, chosen_B) if logprobs else None
     made_B = state.made_B + ~state.done_B
     stops_B = (chosen_B[:, None] == ends.stop_ids_U).any(axis=1) | (chosen_B == NOT_FINITE)
@@ -164,6 +168,7 @@ def choose_over(
     token_ids_BT: jax.Array,
     last_B: jax.Array,
     keys_B: jax.Array,
+    draws_B: jax.Array,
     sampling: Traced,
     seen_BV: jax.Array,
     *,
@@ -171,5 +176,5 @@ def choose_over(
 ) -> tuple[jax.Array, jax.Array | None]:
     """Choose the token behind each row from all of its ids, with nothing remembered; they end at index `last_B`."""
     logits_B1V = Transformer(config, execution).apply({"params": params}, token_ids_BT, scored_B=last_B)
-    chosen_B = choose(logits_B1V[:, 0], keys_B, sampling, seen_BV)
+    chosen_B = choose(logits_B1V[:, 0], keys_B, sampling, seen_BV, draws_B=draws_B)
     return chosen_B, log_probabilities(logits_B1V[:, 0], chosen_B) if logprobs else None

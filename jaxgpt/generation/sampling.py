@@ -105,7 +105,14 @@ def _check_count(name: str, value: int | None, without: str) -> None:
         raise RequestError(f"{name}: expected a whole number of at least 1, got {value}; leave it out to {without}")
 
 
-def choose(logits_BV: jax.Array, keys_B: jax.Array, sampling: Traced, seen_BV: jax.Array) -> jax.Array:
+def choose(
+    logits_BV: jax.Array,
+    keys_B: jax.Array,
+    sampling: Traced,
+    seen_BV: jax.Array,
+    *,
+    draws_B: jax.Array | None = None,
+) -> jax.Array:
     """Choose one token per row.
 
     A row's token depends on its own logits, key and seen ids alone. What is not asked for is not computed: a greedy
@@ -116,6 +123,7 @@ def choose(logits_BV: jax.Array, keys_B: jax.Array, sampling: Traced, seen_BV: j
         keys_B: One PRNG key per row.
         sampling: What `Sampling.traced` gives.
         seen_BV: True for the ids that the row holds already, which the repetition penalty is for.
+        draws_B: Which draw of its key each row is at: it draws with fold_in(key, draw). None draws with the key.
 
     Returns:
         Ids, [B], int32; NOT_FINITE for a row whose logits are not all finite: its model is damaged.
@@ -139,7 +147,7 @@ def choose(logits_BV: jax.Array, keys_B: jax.Array, sampling: Traced, seen_BV: j
     chosen_B = jax.lax.cond(
         sampling.temperature == 0,
         lambda: _likeliest(penalised(), sampling),
-        lambda: _drawn(penalised(), keys_B, sampling),
+        lambda: _drawn(penalised(), _folded(keys_B, draws_B), sampling),
     )
     return jnp.where(jnp.isfinite(logits_BV).all(axis=-1), chosen_B, NOT_FINITE)
 
@@ -174,6 +182,10 @@ def _drawn(logits_BV: jax.Array, keys_B: jax.Array, sampling: Traced) -> jax.Arr
     kept_BV = kept_tokens(distance_BV, sampling).mask(distance_BV)
     noise_BV = _gumbel(keys_B, logits_BV.shape[-1])
     return _first_largest(jnp.where(kept_BV, noise_BV - distance_BV, -jnp.inf))
+
+
+def _folded(keys_B: jax.Array, draws_B: jax.Array | None) -> jax.Array:
+    return keys_B if draws_B is None else jax.vmap(jax.random.fold_in)(keys_B, draws_B)
 
 
 def _gumbel(keys_B: jax.Array, V: int) -> jax.Array:

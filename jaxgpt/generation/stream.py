@@ -14,7 +14,7 @@ from jaxgpt.config import ExecutionConfig, ModelConfig
 from jaxgpt.model.cache import Cache, make_cache
 from jaxgpt.model.serving import Prepared
 
-from .programs import Ends, Made, State, begin, choose_over, decode, prefill
+from .programs import Ends, Made, State, begin, choose_over, decode, prefill, sample_keys
 from .requests import Request, padded
 from .rows import Piece, Rows
 from .sampling import Traced
@@ -152,12 +152,10 @@ def _more(job: Job, state: State, rows: Rows, count: int) -> tuple[State, Made]:
 def _over_last_ids(job: Job, rows: Rows) -> Iterator[list[Piece]]:
     """Make token after token from the last ids that fit into the context, nothing remembered: positions restart."""
     n, length = job.request.n, job.config.context_length
-    keys = [jax.random.fold_in(job.key, sample) for sample in range(n)]
+    keys_B = sample_keys(job.key, len(job.prompts), n)
     while rows.going:
         last = [ids[-length:] for ids in rows.ids]
         ids_BT, mask_BT = padded(last, width_of(last, length))
-        made = [rows.made(row) for row in range(len(rows.ids))]
-        keys_B = jnp.stack([jax.random.fold_in(keys[row % n], count) for row, count in enumerate(made)])
         ids_B, nats_B = choose_over(
             job.config,
             job.execution,
@@ -165,6 +163,7 @@ def _over_last_ids(job: Job, rows: Rows) -> Iterator[list[Piece]]:
             ids_BT,
             mask_BT.sum(axis=1, dtype=np.int32) - 1,
             keys_B,
+            np.array([rows.made(row) for row in range(len(rows.ids))]),
             job.sampling,
             _seen(rows.ids, job.config.vocab_size),
             logprobs=job.request.logprobs,

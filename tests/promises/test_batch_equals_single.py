@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_models import random_parameters
+from small_models import ARCHITECTURES, random_parameters
 
 import jaxgpt
 from jaxgpt import ExecutionConfig, ModelConfig
@@ -42,6 +42,25 @@ def test_the_ids_of_a_prompt_are_those_it_gets_alone(options):
         return generate(CONFIG, PARAMS, prompts, max_new_tokens=NEW, key=jax.random.key(3), **options).ids
 
     assert continued(PROMPTS) == [continued([prompt])[0] for prompt in PROMPTS]
+
+
+FAMILIES = [name for name, config in ARCHITECTURES.items() if config.family != "encoder"]
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_ids_of_a_prompt_are_those_it_gets_alone_in_every_architecture(name):
+    config = ARCHITECTURES[name].replace(context_length=24)
+    params = random_parameters(config)
+    prompts = [prompt[:12] for prompt in PROMPTS[:3]]
+    sources = [[1, 2, 3], [4], [5, 6, 7, 8, 9]] if config.family == "encoder_decoder" else None
+
+    def continued(rows):
+        some = sources and [sources[row] for row in rows]
+        options = {"sources": some, "max_new_tokens": NEW, "key": jax.random.key(3), "n": 2}
+        return generate(config, params, [prompts[row] for row in rows], **options).ids
+
+    assert continued(range(3)) == [ids for row in range(3) for ids in continued([row])]
 
 
 @pytest.mark.parametrize("temperature", [0, 1.0])

@@ -35,8 +35,13 @@ def decode_attention(
     begin, end = _seen(mask, T, S)
     narrowest = sum(jnp.asarray(end - begin > span, jnp.int32) for span in spans[:-1])
     branches = [_over(span, mask, settings) for span in spans]
-    k_BKSD, v_BKSD = (x_BSKD.swapaxes(1, 2) for x_BSKD in (k_BSKD, v_BSKD))
-    return jax.lax.switch(jnp.asarray(narrowest, jnp.int32), branches, begin, q_BTHD, k_BKSD, v_BKSD)
+    k, v = (_without_ones(x_BSKD.swapaxes(1, 2)) for x_BSKD in (k_BSKD, v_BSKD))
+    return jax.lax.switch(jnp.asarray(narrowest, jnp.int32), branches, begin, q_BTHD, k, v)
+
+
+def _without_ones(x_BKSD: jax.Array) -> jax.Array:
+    """Return it as [S,D], [K,S,D] or [B,K,S,D]: XLA copies a cache that comes to a branch with an axis of size 1."""
+    return x_BKSD.reshape(*(size for size in x_BKSD.shape[:2] if size > 1), *x_BKSD.shape[2:])
 
 
 def narrow_spans(S: int) -> list[int]:
@@ -69,14 +74,17 @@ def _seen(mask: Mask, T: int, S: int) -> tuple[jax.Array, jax.Array]:
 def _over(span: int, mask: Mask, settings: Settings) -> Callable[..., jax.Array]:
     """Return dense attention over `span` keys from `begin` on, or over as many that end with the last."""
 
-    def run(begin: jax.Array, q_BTHD: jax.Array, k_BKSD: jax.Array, v_BKSD: jax.Array) -> jax.Array:
-        T, S = q_BTHD.shape[1], k_BKSD.shape[2]
-        if span == S:
-            return dense_attention(q_BTHD, k_BKSD.swapaxes(1, 2), v_BKSD.swapaxes(1, 2), mask, settings)
+    def run(begin: jax.Array, q_BTHD: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        B, T = q_BTHD.shape[:2]
+        S, D = k.shape[-2:]
         start = jnp.minimum(begin, S - span)
-        near = (jax.lax.dynamic_slice_in_dim(x_BKSD, start, span, axis=2) for x_BKSD in (k_BKSD, v_BKSD))
-        k_BSKD, v_BSKD = (x_BKSD.swapaxes(1, 2) for x_BKSD in near)
-        return dense_attention(q_BTHD, k_BSKD, v_BSKD, mask.within(start, span, S - T), settings)
+        if span < S:
+            k, v = (jax.lax.dynamic_slice_in_dim(x, start, span, axis=-2) for x in (k, v))
+        else:
+            k, v = jax.lax.optimization_barrier((k, v))  # or XLA reshapes them before the branch
+        k_BSKD, v_BSKD = (x.reshape(B, -1, span, D).swapaxes(1, 2) for x in (k, v))
+        near = mask if span == S else mask.within(start, span, S - T)
+        return dense_attention(q_BTHD, k_BSKD, v_BSKD, near, settings)
 
     return run
 

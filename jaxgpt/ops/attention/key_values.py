@@ -10,6 +10,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 from ..contracts import check_shape
 from .spread import division
@@ -61,8 +62,11 @@ jax.tree_util.register_dataclass(KeyValues, data_fields=["k", "v"], meta_fields=
 
 
 def empty(B: int, S: int, K: int, D: int, dtype: str) -> KeyValues:
-    """Return a memory of zeros."""
+    """Return a memory of zeros, divided among the devices as attention will be."""
     zeros = jnp.zeros(_shape(B, S, K, D), dtype)
+    if zeros.ndim == 4:
+        parts = division(B, K)
+        zeros = jax.lax.with_sharding_constraint(zeros, PartitionSpec(parts.rows, parts.heads))
     return KeyValues(zeros, zeros.copy())  # two buffers, so that both can be donated
 
 
