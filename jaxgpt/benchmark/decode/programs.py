@@ -43,7 +43,7 @@ class Choices(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """One generation: seconds until every row has its first token, of a step behind it on average, and the choices."""
+    """One generation: seconds until every row has its first token, of a mean step behind it, and the choices."""
 
     first: float
     step: float

@@ -1,4 +1,4 @@
-"""Refuse a wrong token: every choice is held against one pass over the whole text, without a cache, before it is timed."""
+"""Refuse a wrong token: every choice is held against one pass over the whole text, before anything is timed."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Check:
     """Holds choices against full passes; of a text that was seen before the pass is remembered."""
 
     scope = (
-        f"every token against one pass over the whole text, either of two whose logits differ by less than {CLOSE:.0e}; "
-        f"its log-probability to {NATS:.0e}"
+        f"every token against one pass over the whole text without a cache (either of two whose logits differ by\n"
+        f"less than {CLOSE:.0e} of the largest will do), its log-probability to {NATS:.0e}"
     )
 
     def __init__(self, params: Mapping[str, Any], workload: Workload) -> None:
@@ -51,17 +51,13 @@ class Check:
         """Return whether the choices are those of the model."""
         expected = (self._workload.B, len(choices.at_N))
         if choices.chosen_BN.shape != expected:
-            return Verdict(
-                f"wrong result: tokens {list(choices.chosen_BN.shape)} where {list(expected)} were asked for"
-            )
+            return Verdict(f"wrong result: got tokens {choices.chosen_BN.shape}, expected {expected}")
         seen = self._seen(choices)
         wrong_BN = ~(seen.short <= CLOSE)
         if wrong_BN.any():
             b, n = np.argwhere(wrong_BN)[0]
-            return Verdict(
-                f"wrong result: token {choices.at_N[n]} of row {b} is {choices.chosen_BN[b, n]}, where a pass over the "
-                f"whole text takes {seen.best[b, n]}"
-            )
+            where, got = f"token {choices.at_N[n]} of row {b}", choices.chosen_BN[b, n]
+            return Verdict(f"wrong result: {where} is {got}; a pass over the whole text takes {seen.best[b, n]}")
         if choices.nats_BN is not None:
             off = np.abs(choices.nats_BN - seen.nats).max() / np.abs(seen.nats).max()
             if not off <= NATS:

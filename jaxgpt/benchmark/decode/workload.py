@@ -14,8 +14,8 @@ from jaxgpt.model.specs import parameter_specs, walk
 _FLOAT32 = 4  # bytes
 
 CONVENTION = (
-    "a step makes one token in each row, from the second on; the first token includes reading the prompt. A step reads\n"
-    "every parameter once, but for tables of which it looks up rows, and the keys and values of the tokens it sees"
+    "a step makes one token in each row, from the second on; the first one includes reading the prompt. A step\n"
+    "reads every parameter once, but for tables of which it looks up rows, and the keys and values of the tokens it sees"
 )
 
 
@@ -54,10 +54,11 @@ class Workload:
         for option, size, least in (("batch", self.B, 1), ("prompt-length", self.P, 1), ("new-tokens", self.N, 2)):
             if size < least:
                 raise RequestError(f"--{option}: expected at least {least}, got {size}")
-        if self.P + self.N > self.config.context_length:
+        total, context = self.P + self.N, self.config.context_length
+        if total > context:
             raise RequestError(
-                f"--prompt-length {self.P} and --new-tokens {self.N} are {self.P + self.N} tokens, above the model's "
-                f"context of {self.config.context_length}; ask for fewer"
+                f"--prompt-length {self.P} and --new-tokens {self.N} are {total} tokens, above the context of "
+                f"{context}; ask for fewer"
             )
 
     @property
