@@ -15,7 +15,7 @@ _FLOAT32 = 4  # bytes
 
 CONVENTION = (
     "a step makes one token in each row, from the second on; the first one includes reading the prompt. A step\n"
-    "reads every parameter once, but for tables of which it looks up rows, and the keys and values of the tokens it sees"
+    "reads every parameter once, but for tables of which it looks up rows, and keys and values of what it sees"
 )
 
 
