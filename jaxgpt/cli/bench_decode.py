@@ -112,7 +112,9 @@ def _random_model(options: argparse.Namespace) -> Model:
     from jaxgpt.ops.keys import random_key
 
     config = ModelConfig.preset(options.model)
-    config = config.replace(vocab_size=options.vocab_size or config.vocab_size or _CHARACTERS)
+    vocab_size = (config.vocab_size or _CHARACTERS) if options.vocab_size is None else options.vocab_size
+    config = config.replace(vocab_size=vocab_size)
+    _workloads(options, config)  # refuses what does not fit, before parameters are drawn
     words = f"{count_parameters(config).total:,} random parameters, {config.vocab_size:,} token ids"
     return Model(options.model, words, config, init(config, key=random_key(options.seed)))
 

@@ -11,16 +11,8 @@ from jaxgpt.model.serving import Prepared
 
 from .peer import opened_by_transformers, transformers_program
 from .programs import Program, cached, uncached
+from .results import CACHED, STORED, TRANSFORMERS, UNCACHED
 from .workload import Model, Workload
-
-CACHED, STORED, UNCACHED, TRANSFORMERS = "cached", "cached, as stored", "uncached", "transformers"
-
-LEGEND = {
-    CACHED: "jaxgpt.generate, parameters laid out by jaxgpt.prepare",
-    STORED: "the same with the parameters as they are stored",
-    UNCACHED: "a pass over the whole text for each token; a few steps, evenly spread, stand for all",
-    TRANSFORMERS: "its own generate, greedy, with its cache, on the same weights",
-}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,7 @@ import math
 
 from jaxgpt.benchmark.timing import Spread
 
-from .contestants import CACHED, LEGEND, STORED, TRANSFORMERS, UNCACHED
-from .results import Group, Results, Row
+from .results import CACHED, LEGEND, STORED, TRANSFORMERS, UNCACHED, Group, Results, Row
 from .verify import Check
 from .workload import CONVENTION
 
@@ -94,7 +93,7 @@ def _verdicts(group: Group, results: Results) -> list[str]:
     if gain is not None:
         text = f"{gain:.2f}x as fast as without one"
         found.append(f"the cache pays: {text}" if gain >= _SAME else f"the cache does not pay here: {text}")
-    after = results.pays_back_after(group, STORED, CACHED)
+    after = results.pays_back_after(group)
     if after is not None:
         found.append(_layout_verdict(after, group.times(cached, STORED), results.prepare_seconds))
     return found

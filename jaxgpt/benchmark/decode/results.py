@@ -11,6 +11,15 @@ from jaxgpt.benchmark.timing import Spread
 from .verify import Check
 from .workload import CONVENTION, Model, Workload
 
+CACHED, STORED, UNCACHED, TRANSFORMERS = "cached", "cached, as stored", "uncached", "transformers"
+
+LEGEND = {
+    CACHED: "jaxgpt.generate, parameters laid out by jaxgpt.prepare",
+    STORED: "the same with the parameters as they are stored",
+    UNCACHED: "a pass over the whole text for each token; a few steps, evenly spread, stand for all",
+    TRANSFORMERS: "its own generate, greedy, with its cache, on the same weights",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -98,9 +107,9 @@ class Results:
             if row.wrong
         ]
 
-    def pays_back_after(self, group: Group, stored: str, prepared: str) -> float | None:
+    def pays_back_after(self, group: Group) -> float | None:
         """Return after how many steps laying out the parameters has paid; infinity for never, None if not timed."""
-        slow, quick = group.row(stored), group.row(prepared)
+        slow, quick = group.row(STORED), group.row(CACHED)
         if slow is None or quick is None:
             return None
         gain = slow.step.median - quick.step.median
@@ -138,6 +147,6 @@ def _row_record(group: Group, row: Row) -> dict[str, Any]:
         "step": row.step._asdict(),
         "tokens_per_second": group.tokens_per_second(row),
         "of_bound": group.share(row),
-        "times_transformers": group.times(row, "transformers"),
-        "times_uncached": group.times(row, "uncached"),
+        "times_transformers": group.times(row, TRANSFORMERS),
+        "times_uncached": group.times(row, UNCACHED),
     }

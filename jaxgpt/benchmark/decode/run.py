@@ -18,7 +18,7 @@ from .contestants import Contestant, contestants
 from .peer import threads
 from .programs import Program
 from .results import Group, Results, Row
-from .verify import Check, Verdict
+from .verify import Check
 from .workload import Model, Workload
 
 
@@ -80,19 +80,17 @@ def admit(entrant: Contestant, workload: Workload, check: Check) -> tuple[Row, P
     if entrant.refusal is not None:
         return row, None
     program = entrant.make(workload)
-    first = _seconds(program.call)
+    start = time.perf_counter()
+    timed = program.call()
+    first = time.perf_counter() - start
+    verdict = check.verdict(timed.choices)
+    if verdict.refusal is None:
+        verdict = check.verdict(program.with_nats())
     compile_seconds = max(first - _seconds(program.call), 0.0)
-    verdict = _verdict(program, check)
     row = dataclasses.replace(row, compile_seconds=compile_seconds, close=verdict.close)
     if verdict.refusal is not None:
         return dataclasses.replace(row, left_out=verdict.refusal, wrong=True), None
     return row, program
-
-
-def _verdict(program: Program, check: Check) -> Verdict:
-    """Judge what is timed, and the same choices with their log-probabilities; the first that is wrong counts."""
-    verdict = check.verdict(program.call().choices)
-    return check.verdict(program.with_nats()) if verdict.refusal is None else verdict
 
 
 def _with_times(row: Row, found: list | None) -> Row:

@@ -17,7 +17,7 @@ from .programs import Choices
 from .workload import Workload
 
 CLOSE = 1e-4  # of the largest logit: between two that lie closer either may be chosen
-NATS = 1e-4  # of the largest log-probability: how far one may lie off
+NATS = 1e-5  # of the largest log-probability: how far one may lie off
 
 
 class Verdict(NamedTuple):
