@@ -56,11 +56,11 @@ class Program:
 
     Attributes:
         call: Generates once.
-        with_nats: Generates once more, and returns the choices with their log-probabilities.
+        with_nats: Generates once more, and returns the choices with their log-probabilities; None where `call` does.
     """
 
     call: Callable[[], Timed]
-    with_nats: Callable[[], Choices]
+    with_nats: Callable[[], Choices] | None = None
 
 
 def choices_of(workload: Workload, ids: Any, nats: Any = None) -> Choices:
@@ -113,24 +113,20 @@ def uncached(params: Prepared, workload: Workload) -> Program:
     seen_BV = np.zeros((workload.B, workload.config.vocab_size), bool)
     sampling = _GREEDY.traced(workload.config.vocab_size)
 
-    def choose(length: int, *, logprobs: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    def choose(length: int) -> tuple[np.ndarray, np.ndarray]:
         rows = text_BT[:, :length]
         ids_BT, mask_BT = padded(rows, width_of(rows, workload.config.context_length))
         last_B = mask_BT.sum(axis=1, dtype=np.int32) - 1
         arguments = (workload.config, ExecutionConfig(), params.tree, ids_BT, last_B, keys_B, sampling, seen_BV)
-        chosen_B, nats_B = choose_over(*arguments, logprobs=logprobs)
-        return np.asarray(chosen_B), nats_B if nats_B is None else np.asarray(nats_B)
+        return tuple(map(np.asarray, choose_over(*arguments, logprobs=True)))
 
     def call() -> Timed:
-        times, chosen = [time.perf_counter()], []
+        times, found = [time.perf_counter()], []
         for length in at_N:
-            chosen.append(choose(length, logprobs=False)[0])
+            found.append(choose(length))
             times.append(time.perf_counter())
         seconds = np.diff(times)
-        return Timed(seconds[0], seconds[1:].mean(), Choices(text_BT, at_N, np.stack(chosen, axis=1)))
+        choices = Choices(text_BT, at_N, *(np.stack(part, axis=1) for part in zip(*found, strict=True)))
+        return Timed(seconds[0], seconds[1:].mean(), choices)
 
-    def with_nats() -> Choices:
-        found = [choose(length, logprobs=True) for length in at_N]
-        return Choices(text_BT, at_N, *(np.stack(part, axis=1) for part in zip(*found, strict=True)))
-
-    return Program(call, with_nats)
+    return Program(call)

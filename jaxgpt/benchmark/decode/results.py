@@ -27,7 +27,7 @@ class Row:
 
     Attributes:
         contestant: Its name.
-        compile_seconds: What its first call took longer than its second; None where it was not called twice.
+        compile_seconds: What its first call took longer than a later one; None where it was not timed.
         close: Tokens that are not those of the full pass because two logits lie close.
         first, step: Spreads of the seconds until the first token, and of a step behind it; None where not timed.
         left_out: Why it was not timed; None where it was.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -16,10 +16,18 @@ from jaxgpt.model.serving import Prepared, prepare
 from .bound import reader
 from .contestants import Contestant, contestants
 from .peer import threads
-from .programs import Program
 from .results import Group, Results, Row
 from .verify import Check
 from .workload import Model, Workload
+
+_READING = "reading alone"
+
+
+class Admitted(NamedTuple):
+    """What is timed, and the seconds of a call that did not compile."""
+
+    call: Callable[[], Any]
+    seconds: float
 
 
 def run_benchmark(
@@ -58,24 +66,25 @@ def timed_group(
     say: Callable[[str], None],
 ) -> Group:
     """Check every contestant, then time those that are right, and reading alone, in turn."""
-    check, rows, programs = Check(params, workload), [], {}
+    check, rows, admitted = Check(params, workload), [], {}
     for entrant in entrants:
         say(f"{workload.name}: {entrant.name}")
-        row, program = admit(entrant, workload, check)
+        row, timed = admit(entrant, workload, check)
         rows.append(row)
-        if program is not None:
-            programs[row.contestant] = program
+        if timed is not None:
+            admitted[row.contestant] = timed
     say(f"{workload.name}: {rounds} rounds")
     read = reader(workload.step_bytes, workload.steps)
-    measures = {name: program.call for name, program in programs.items()} | {"": read}
-    turns = {name: turn_length(_seconds(measure)) for name, measure in measures.items()}
+    admitted[_READING] = Admitted(read, _seconds(read))
+    measures = {name: timed.call for name, timed in admitted.items()}
+    turns = {name: turn_length(timed.seconds) for name, timed in admitted.items()}
     found = measured_in_turn(measures, turns, rounds)
-    reading = spread(found.pop(""))
+    reading = spread(found.pop(_READING))
     return Group(workload, tuple(_with_times(row, found.get(row.contestant)) for row in rows), reading)
 
 
-def admit(entrant: Contestant, workload: Workload, check: Check) -> tuple[Row, Program | None]:
-    """Return the row with what the check showed, and the program if it may be timed; a wrong one may not."""
+def admit(entrant: Contestant, workload: Workload, check: Check) -> tuple[Row, Admitted | None]:
+    """Return the row with what the check showed, and what is timed; of a wrong one nothing is."""
     row = Row(entrant.name, left_out=entrant.refusal)
     if entrant.refusal is not None:
         return row, None
@@ -84,13 +93,13 @@ def admit(entrant: Contestant, workload: Workload, check: Check) -> tuple[Row, P
     timed = program.call()
     first = time.perf_counter() - start
     verdict = check.verdict(timed.choices)
-    if verdict.refusal is None:
+    if verdict.refusal is None and program.with_nats is not None:
         verdict = check.verdict(program.with_nats())
-    compile_seconds = max(first - _seconds(program.call), 0.0)
-    row = dataclasses.replace(row, compile_seconds=compile_seconds, close=verdict.close)
     if verdict.refusal is not None:
         return dataclasses.replace(row, left_out=verdict.refusal, wrong=True), None
-    return row, program
+    second = _seconds(program.call)
+    row = dataclasses.replace(row, compile_seconds=max(first - second, 0.0), close=verdict.close)
+    return row, Admitted(program.call, second)
 
 
 def _with_times(row: Row, found: list | None) -> Row:
