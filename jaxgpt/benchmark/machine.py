@@ -24,6 +24,7 @@ _VARIABLES = ("XLA_FLAGS", "PJRT_NPROC", "NPROC", "OMP_NUM_THREADS", "JAX_PLATFO
 # Compilers, kernels and peers, of which a machine has only some.
 _OPTIONAL = (
     "torch",
+    "transformers",
     "tokamax",
     "libtpu",
     "jax-cuda12-plugin",

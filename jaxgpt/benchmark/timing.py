@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+
+Measured = TypeVar("Measured")
 
 LEAST_ROUNDS, MOST_ROUNDS = 4, 200
 _SHORT = 0.01  # seconds: a turn of calls shorter than this holds several
@@ -34,8 +37,8 @@ def spread(seconds: list[float]) -> Spread:
 def time_in_turn(calls: Mapping[str, Callable[[], Any]], seconds_each: float) -> dict[str, Spread]:
     """Time programs against each other.
 
-    A turn is one call, or several of a short program, of which the first then only warms the caches. The order of the
-    turns is drawn anew each round, from one seed, so that no program always follows the same one.
+    A turn is one call, or several of a short program. The order of the turns is drawn anew each round, so that no
+    program always follows the same one.
 
     Args:
         calls: Each runs a program once and returns when it is done.
@@ -45,27 +48,44 @@ def time_in_turn(calls: Mapping[str, Callable[[], Any]], seconds_each: float) ->
     Returns:
         Seconds of a call, by name.
     """
-    turns = {name: _turn_length(call) for name, call in calls.items()}
-    round_seconds = sum(_turn(call, turns[name])[1] for name, call in calls.items())
+    turns = {name: turn_length(min(_seconds(call) for _ in range(3))) for name, call in calls.items()}
+    measures = {name: functools.partial(_seconds, call) for name, call in calls.items()}
+    round_seconds = sum(sum(measure() for _ in range(turns[name])) for name, measure in measures.items())
     rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(len(calls) * seconds_each / max(round_seconds, 1e-9))))
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    names, rng = list(calls), np.random.default_rng(0)
+    return {name: spread(seconds) for name, seconds in measured_in_turn(measures, turns, rounds).items()}
+
+
+def measured_in_turn(
+    measures: Mapping[str, Callable[[], Measured]], turns: Mapping[str, int], rounds: int
+) -> dict[str, list[Measured]]:
+    """Return what each measurement found, round after round, in an order drawn anew each round from one seed.
+
+    Args:
+        measures: Each measures once.
+        turns: How many times in a row each does so in a round; of several the first only warms the caches and is
+            left out.
+        rounds: How many rounds.
+
+    Example:
+        >>> {name: len(found) for name, found in measured_in_turn({"a": int, "b": int}, {"a": 1, "b": 3}, 4).items()}
+        {'a': 4, 'b': 8}
+    """
+    found: dict[str, list[Measured]] = {name: [] for name in measures}
+    names, rng = list(measures), np.random.default_rng(0)
     for _ in range(rounds):
         for name in (names[n] for n in rng.permutation(len(names))):
-            seconds[name] += _turn(calls[name], turns[name])[0]
-    return {name: spread(measured) for name, measured in seconds.items()}
+            turn = [measures[name]() for _ in range(turns[name])]
+            found[name] += turn[1:] or turn
+    return found
 
 
-def _turn_length(call: Callable[[], Any]) -> int:
-    """Return how many calls a turn holds; what it takes to find out warms the program up."""
-    quickest = min(_seconds(call) for _ in range(3))
+def turn_length(quickest: float) -> int:
+    """Return how many calls of so many seconds make a turn.
+
+    >>> turn_length(1.0), turn_length(0.002)
+    (1, 5)
+    """
     return int(np.clip(_SHORT / max(quickest, 1e-9), 1, 10))
-
-
-def _turn(call: Callable[[], Any], length: int) -> tuple[list[float], float]:
-    """Return the seconds of each call that counts, and of all."""
-    measured = [_seconds(call) for _ in range(length)]
-    return measured[1:] or measured, sum(measured)
 
 
 def _seconds(call: Callable[[], Any]) -> float:

@@ -19,7 +19,7 @@ COMMANDS = {
     "import": "turn a Hugging Face folder or a llama2.c file into a run directory",
     "export": "write a model as a folder that Hugging Face transformers opens",
     "data": "learn a tokenizer from a text",
-    "bench": "measure speed: compiled against eager attention",
+    "bench": "measure speed: of attention compiled and eager, of generation",
     "lesson": "the course's worked example and exercises, computed by the real modules",
 }
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxgpt.config import RequestError, WorkError, some
 
+from .bench_output import add_output_options, check_new_file, say, show
 from .parser import Parser, number, seed
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def main(arguments: list[str]) -> int:
         passes=("forward",) if options.passes == "forward" else ("forward", "forward+backward"),
         devices=options.devices,
         seconds=options.seconds,
-        say=_say,
+        say=say,
     )
     _write(results, options, shlex.join(["jaxgpt", "bench", "attention", *arguments]))
     _refuse_wrong(results)
@@ -96,8 +95,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--seconds", type=number, default=0.3, help="time for each contestant in each pass (default: 0.3)"
     )
     parser.add_argument("--seed", type=seed, default=0, help="of the numbers that go in (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print the record on stdout (default: a table)")
-    parser.add_argument("--record", metavar="FILE", type=Path, help="also write the record there (default: none)")
+    add_output_options(parser)
     parser.add_argument(
         "--plot", metavar="FILE", type=Path, help="also draw time against T, a PNG; the plot extra (default: none)"
     )
@@ -109,9 +107,7 @@ def _check_outputs(options: argparse.Namespace) -> None:
     if not 0 < options.seconds < math.inf:
         raise RequestError(f"--seconds: expected a finite number above 0, got {options.seconds}")
     for name in ("record", "plot"):
-        path = getattr(options, name)
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            raise RequestError(f"--{name} {path}: expected the name of a file in a folder that is there")
+        check_new_file(name, getattr(options, name))
     if options.plot is not None:
         from jaxgpt.benchmark.plot import check_plot
 
@@ -131,24 +127,12 @@ def _workloads(options: argparse.Namespace) -> list[Workload]:
     return list(dict.fromkeys(swept))
 
 
-def _say(message: str) -> None:
-    """Show on a terminal what is going on, on one line, apart from the results."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{message}", end="", file=sys.stderr, flush=True)
-
-
 def _write(results: Results, options: argparse.Namespace, command: str) -> None:
     from jaxgpt.benchmark.plot import draw_plot
     from jaxgpt.benchmark.report import lines
     from jaxgpt.benchmark.results import as_record
-    from jaxgpt.runs.files import write_atomically
 
-    record = json.dumps(as_record(results, command), indent=2)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
-    print(record if options.json else "\n".join(lines(results)))
-    if options.record is not None:
-        write_atomically(options.record, record + "\n")
+    show(as_record(results, command), lines(results), options)
     if options.plot is not None:
         draw_plot(results, options.plot)
 

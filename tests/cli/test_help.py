@@ -98,6 +98,8 @@ def test_help_names_every_preset(command, name):
         (["bench", "--help"], 0),
         (["bench", "attention", "--help"], 0),
         (["bench", "attention", "--sede", "3"], 2),
+        (["bench", "decode", "--help"], 0),
+        (["bench", "decode", "gpt3"], 2),
         (["data", "tokenizer", "--help"], 0),
         (["data", "tokenizer", "--text", "a.txt", "--vocab-size", "many", "--out", "b.json"], 2),
     ],
