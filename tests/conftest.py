@@ -19,10 +19,13 @@ def lesson():
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_programs_are_shared(tmp_path_factory):
-    """Many tests run one and the same small program; compile it once a session."""
+    """Many tests run one and the same small program; compile it once a session, and leave the user's cache alone."""
     jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    with pytest.MonkeyPatch.context() as patched:  # for commands that are run as processes of their own
+        patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ def text_of(command, saved):
     """Return a function of options: the text that `generate` prints for the saved model."""
 
     def run(*options):
-        code, out, err = command("generate", saved, *options)
+        code, out, err = command("generate", saved, *options, "--quiet")
         assert (code, err) == (0, "")
         return out.removesuffix("\n")
 
@@ -62,14 +62,15 @@ def test_without_a_prompt_a_line_break_is_continued_to_the_end_of_the_context(te
 
 def test_json_gives_step_prompts_texts_and_ids(command, saved, tokenizer):
     prompts = ["hello", "w"]
-    code, out, err = command("generate", saved, "--prompt", prompts[0], "--prompt", prompts[1], "--json")
+    code, out, err = command("generate", saved, "--prompt", prompts[0], "--prompt", prompts[1], "--json", "--quiet")
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert set(document) == {"step", "results"}
     assert document["step"] == 0
     assert [result["prompt"] for result in document["results"]] == prompts
     for prompt, result in zip(prompts, document["results"], strict=True):
-        assert set(result) == {"prompt", "text", "ids"}
+        assert set(result) == {"prompt", "text", "ids", "stop_reason", "sample"}
+        assert (result["stop_reason"], result["sample"]) == ("length", 0)
         assert tokenizer.decode(result["ids"]) == result["text"]
         assert result["text"].startswith(prompt)
         assert len(result["text"]) == len(prompt) + 11  # what fits behind the longest prompt
@@ -95,14 +96,14 @@ def test_a_cropped_context_goes_on_for_as_long_as_asked(text_of, expected):
             "--prompt hexlo: character 'x' (U+0078) at position 2 is not among the 9 characters of this tokenizer",
         ),
         (["--prompt", "hello", "--prompt", "he x"], "--prompt 'he x': character 'x' (U+0078) at position 3 is not "),
-        (["--prompt", ""], "prompt 0 is empty; give at least one token"),
+        (["--prompt", ""], "--prompt '': it is empty; give at least one token"),
         (["--prompt", "-5"], "--prompt -5: character '-' (U+002D) at position 0 is not among the 9 characters"),
         (["--prompt", "-x"], "--prompt: expected a value; one that begins with a dash is written --prompt=VALUE"),
         (
             ["--prompt", "hello", "--max-new-tokens", "12"],
-            "prompt of 5 tokens + 12 new = 17, above the context of 16; ask for at most 11 new tokens",
+            "--prompt hello: prompt of 5 tokens + 12 new = 17, above the context of 16; ask for at most 11 new tokens",
         ),
-        (["--prompt", "hello world hell"], "a prompt of 16 tokens fills the context of 16; shorten it, or give "),
+        (["--prompt", "hello world hell"], "--prompt 'hello world hell': a prompt of 16 tokens fills the context of 16; shorten it, or give "),
         (["--max-new-tokens", "-1"], "max_new_tokens: expected at least 0, got -1"),
         (["--max-new-tokens", "few"], "argument --max-new-tokens: expected a whole number, got 'few'"),
         (["--temperature", "nan"], "temperature: expected a number of at least 0, got nan"),
@@ -152,7 +153,7 @@ def test_a_tokenizer_can_be_named_for_a_model_without_one(text_of, command, refu
     jaxgpt.save(tmp_path / "bare", *model)
     (tmp_path / "vocab.json").write_text(json.dumps(tokenizer.characters))
     options = ("--prompt", "hello", "--temperature", 0, "--max-new-tokens", 6)
-    code, out, err = command("generate", "bare", "--tokenizer", "vocab.json", *options)
+    code, out, err = command("generate", "bare", "--tokenizer", "vocab.json", *options, "--quiet")
     assert (code, out, err) == (0, text_of(*options) + "\n", "")
 
     message = refusal("generate", "bare", "--tokenizer", "gone")
@@ -187,7 +188,7 @@ def test_a_run_whose_only_checkpoint_is_gone_is_a_failure_of_the_work(command, t
 @pytest.mark.ci
 def test_a_process_prints_the_text_and_nothing_else(tmp_path, saved, expected):
     done = run_program(
-        "generate", saved, "--prompt", "hello", "--temperature", 0, "--max-new-tokens", 6, cwd=tmp_path
+        "generate", saved, "--prompt", "hello", "--temperature", 0, "--max-new-tokens", 6, "--quiet", cwd=tmp_path
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == expected("hello", temperature=0, max_new_tokens=6) + "\n"

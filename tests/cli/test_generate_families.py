@@ -6,7 +6,8 @@ import pytest
 from small_models import random_parameters
 
 import jaxgpt
-from jaxgpt.cli.generate import _room
+from jaxgpt.cli.generate.asked import Asked
+from jaxgpt.cli.generate.families import _room
 from jaxgpt.data.tokenizer import CharacterTokenizer
 from jaxgpt.data.tokenizer.special import with_roles
 from jaxgpt.generation.fill import fill
@@ -36,7 +37,7 @@ def models(tmp_path_factory):
 
 def test_an_encoder_fills_the_masks_of_each_prompt(command, models):
     path, config, params, tokenizer = models["encoder"]
-    code, out, err = command("generate", path, "--prompt", "he<mask>lo", "--prompt", "<mask>")
+    code, out, err = command("generate", path, "--prompt", "he<mask>lo", "--prompt", "<mask>", "--quiet")
     mask_id = tokenizer.special_ids["mask"]
     rows = [[*TEXT.encode("he"), mask_id, *TEXT.encode("lo")], [mask_id]]
     expected = [tokenizer.decode(ids) for ids in fill(config, params, rows, mask_id=mask_id)]
@@ -46,7 +47,7 @@ def test_an_encoder_fills_the_masks_of_each_prompt(command, models):
 def test_an_encoder_decoder_writes_a_target_for_each_source(command, models):
     path, *model = models["encoder_decoder"]
     arguments = ("--source", "hello", "--source", "old", "--prompt", "w", "--prompt", "or", "--max-new-tokens", 5)
-    code, out, err = command("generate", path, *arguments, "--json")
+    code, out, err = command("generate", path, *arguments, "--json", "--quiet")
     sources, beginnings = (
         [TEXT.encode(text).tolist() for text in texts] for texts in (("hello", "old"), ("w", "or"))
     )
@@ -54,7 +55,7 @@ def test_an_encoder_decoder_writes_a_target_for_each_source(command, models):
     assert (code, err) == (0, "")
     results = json.loads(out)["results"]
     assert [result["ids"] for result in results] == ids
-    assert [result["prompt"] for result in results] == ["hello", "old"]
+    assert [(result["source"], result["prompt"]) for result in results] == [("hello", "w"), ("old", "or")]
     assert [result["text"][0] for result in results] == ["w", "o"]
 
 
@@ -83,17 +84,21 @@ def test_a_decoder_stops_at_its_end_token_and_special_tokens_at_the_ends_are_not
     command, ending, options, start
 ):
     path, tokenizer = ending
-    code, out, err = command("generate", path, "--prompt", "he", *options, "--json")
+    code, out, err = command("generate", path, "--prompt", "he", *options, "--json", "--quiet")
     assert (code, err) == (0, "")
     special = tokenizer.special_ids
     ids = [*(special[role] for role in start), *TEXT.encode("he").tolist(), special["eos"]]
-    assert json.loads(out)["results"] == [{"prompt": "he", "text": "he", "ids": ids}]
+    assert json.loads(out)["results"] == [
+        {"prompt": "he", "text": "he", "ids": ids, "stop_reason": "stop_id", "sample": 0}
+    ]
     assert command("generate", path, "--bos", "--temperature", 0)[1] == "\n"  # an end behind a start: no text
 
 
 def test_a_decoder_with_a_long_context_appends_256_tokens_by_default():
-    assert _room(300, [[1] * 44, [1]]) == 256
-    assert _room(300, [[1] * 45, [1]]) == 255
+    config = jaxgpt.ModelConfig(vocab_size=2, context_length=300, width=8, layers=1, heads=2)
+    asked = [Asked("a" * 44, None), Asked("a", None)]
+    assert _room(config, asked, [[1] * 44, [1]], 256) == 256
+    assert _room(config, asked, [[1] * 45, [1]], 256) == 255
 
 
 def test_a_decoder_may_begin_with_its_start_token(command, models):
