@@ -22,7 +22,10 @@ def keep_compiled_programs() -> None:
         _check_writable(folder)
     except OSError as error:
         jax.config.update("jax_compilation_cache_dir", None)
-        warn(f"compiled programs are not kept: {folder}: {error.strerror}; JAX_COMPILATION_CACHE_DIR names another")
+        warn(
+            f"compiled programs are not kept: {folder}: {error.strerror}; name another folder with "
+            "JAX_COMPILATION_CACHE_DIR"
+        )
         return
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

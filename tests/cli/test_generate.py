@@ -101,9 +101,12 @@ def test_a_cropped_context_goes_on_for_as_long_as_asked(text_of, expected):
         (["--prompt", "-x"], "--prompt: expected a value; one that begins with a dash is written --prompt=VALUE"),
         (
             ["--prompt", "hello", "--max-new-tokens", "12"],
-            "--prompt hello: prompt of 5 tokens + 12 new = 17, above the context of 16; ask for at most 11 new tokens",
+            "--prompt hello: prompt of 5 tokens + 12 new = 17, above the context of 16; ask for at most 11 new to",
         ),
-        (["--prompt", "hello world hell"], "--prompt 'hello world hell': a prompt of 16 tokens fills the context of 16; shorten it, or give "),
+        (
+            ["--prompt", "hello world hell"],
+            "--prompt 'hello world hell': a prompt of 16 tokens fills the context of 16; shorten it, or give ",
+        ),
         (["--max-new-tokens", "-1"], "max_new_tokens: expected at least 0, got -1"),
         (["--max-new-tokens", "few"], "argument --max-new-tokens: expected a whole number, got 'few'"),
         (["--temperature", "nan"], "temperature: expected a number of at least 0, got nan"),

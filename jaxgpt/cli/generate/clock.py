@@ -26,10 +26,10 @@ class Phase:
     def __init__(self) -> None:
         self.tokens, self.seconds = 0, 0.0
 
-    def words(self, what: str) -> str:
-        """Return both in words."""
-        rate = f" at {self.tokens / self.seconds:,.0f}/s" if self.tokens and self.seconds > 0 else ""
-        return f"{self.tokens:,} {what}{rate}"
+    @property
+    def rate(self) -> str:
+        """Tokens per second, in words."""
+        return f"{self.tokens / self.seconds:,.0f} tokens/s" if self.tokens and self.seconds else "no time measured"
 
 
 class Clock:
@@ -74,40 +74,48 @@ class Clock:
         finally:
             phase.seconds += time.perf_counter() - began - (self.compiling - compiled)
 
-    def watched(self, stream: GenerationStream, prompt_tokens: int) -> Iterator[Piece]:
-        """Yield the pieces of a batch; up to the first one prompts are read, then tokens are made."""
-        self.reading.tokens += prompt_tokens
+    def watched(self, stream: GenerationStream, *, read: int, rows: int) -> Iterator[Piece]:
+        """Yield the pieces of a batch; up to the first one prompts are read, then tokens are made.
+
+        Args:
+            stream: The batch.
+            read: How many tokens its prompts have.
+            rows: How many of its rows were asked for; what comes behind them is neither counted nor yielded.
+        """
         pieces, phase, seen = iter(stream), self.reading, set()
         while True:
             with self.within(phase):
                 piece = next(pieces, None)
             if piece is None:
                 break
-            if self._first is None:
-                self._first = time.perf_counter()
-            self._count(piece, seen)
             phase = self.making
-            yield piece
+            if piece.row < rows:
+                self._count(piece, seen, read)
+                yield piece
         self._drafted += stream.rows.drafted
         self._kept += stream.rows.kept
 
-    def _count(self, piece: Piece, seen: set[int]) -> None:
+    def _count(self, piece: Piece, seen: set[int], read: int) -> None:
         """Count new tokens; each row's first one came with reading its prompt."""
-        first = int(piece.row not in seen and bool(piece.ids))
+        if not piece.ids:
+            return
+        if self._first is None:
+            self._first = time.perf_counter()
+        self.reading.tokens += 0 if seen else read
+        first = piece.row not in seen
         seen.add(piece.row)
         self._first_tokens += first
         self.making.tokens += len(piece.ids) - first
 
     def lines(self) -> list[str]:
         """Return what to say at the end."""
-        parts = [self.reading.words("prompt tokens")]
-        if self._first_tokens:
-            parts.append(f"{self.making.words('new')} behind the first {self._first_tokens:,}")
+        read, made = self.reading, self.making
+        parts = [f"prompt: {read.tokens:,} tokens, {read.rate}"]
         if self._first is not None:
-            parts.append(f"first token after {self._first - self._started:.2f} s")
+            count, waited = made.tokens + self._first_tokens, self._first - self._started
+            then = f", then {made.rate}" if made.tokens else ""
+            parts.append(f"new: {count:,} tokens, the first after {waited:.2f} s{then}")
         if self._drafted:
             parts.append(f"lookup: {self._kept / self._drafted:.0%} of {self._drafted:,} drafted tokens kept")
-        return [
-            ", ".join(parts),
-            f"compiling {self.compiling:.2f} s, which the rates leave out; peak memory {peak_memory()}",
-        ]
+        compiling = f"compiling: {self.compiling:.2f} s, not in the rates"
+        return ["; ".join(parts), f"{compiling}; peak memory: {peak_memory()}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import jax
@@ -41,34 +42,39 @@ def continue_all(options: argparse.Namespace, task: Task, model: Opened, tokeniz
     with way_of_showing(options, model.step, pieces) as shown:
         shown.more(task.prompts[0])
         params = jax.block_until_ready(prepare(model.config, model.params))
-        for start in range(0, len(task.prompts), options.batch_size):
-            batch = slice(start, start + options.batch_size)
+        for batch in _batches(len(task.prompts), options.batch_size):
             stream = GenerationStream(
                 model.config,
                 params,
-                task.prompts[batch],
+                [task.prompts[i] for i in batch],
                 task.request,
-                sources=task.sources and task.sources[batch],
+                sources=task.sources and [task.sources[i] for i in batch],
                 key=random_key(options.seed),
                 patience=_PATIENCE_OF_ONE if rows == 1 else _PATIENCE_OF_MANY,
                 execution=model.execution,
             )
-            _show_batch(task, start, stream, shown, clock)
+            _show_batch(task, batch, stream, shown, clock)
 
 
-def _show_batch(task: Task, start: int, stream: GenerationStream, shown: Shown, clock: Clock) -> None:
-    rows = stream.rows
-    nats: list[list[float]] = [[] for _ in rows.ids]
-    for piece in clock.watched(stream, sum(map(len, task.prompts[start : start + len(rows.ids) // task.request.n]))):
+def _batches(count: int, size: int) -> Iterator[list[int]]:
+    """Yield the indices of each batch; the last one repeats its last index, or it would be compiled for."""
+    for start in range(0, count, size):
+        yield [min(i, count - 1) for i in range(start, start + min(size, count))]
+
+
+def _show_batch(task: Task, batch: list[int], stream: GenerationStream, shown: Shown, clock: Clock) -> None:
+    n, ids = task.request.n, stream.rows.ids
+    nats: list[list[float]] = [[] for _ in ids]
+    asked = set(batch)
+    read = sum(len(task.prompts[i]) + (len(task.sources[i]) if task.sources else 0) for i in asked)
+    for piece in clock.watched(stream, read=read, rows=len(asked) * n):
         nats[piece.row] += piece.logprobs
         if piece.stop_reason is None:
-            shown.more(rows.ids[piece.row])
+            shown.more(ids[piece.row])
         else:
-            first = start * task.request.n
-            answer = _answer(task, first + piece.row, rows.ids[piece.row], piece.stop_reason)
-            shown.complete(
-                first + piece.row, answer._replace(logprobs=nats[piece.row] if task.request.logprobs else None)
-            )
+            row = batch[0] * n + piece.row
+            answer = _answer(task, row, ids[piece.row], piece.stop_reason)
+            shown.complete(row, answer._replace(logprobs=nats[piece.row] if task.request.logprobs else None))
 
 
 def _answer(task: Task, row: int, ids: list[int], reason: str) -> Answer:
@@ -99,13 +105,17 @@ def fill_all(
     """Fill in the masks of every prompt, and show the texts."""
     rows, mask_id = masked_rows(asked, model.config, tokenizer)
     with way_of_showing(options, model.step) as shown:
-        for start in range(0, len(rows), options.batch_size):
-            batch = rows[start : start + options.batch_size]
-            clock.reading.tokens += sum(map(len, batch))
+        for batch in _batches(len(rows), options.batch_size):
             with clock.within(clock.reading):
                 filled = fill(
-                    model.config, model.params, batch, mask_id=mask_id, key=random_key(options.seed),
-                    execution=model.execution, **sampling_options(options),
-                )  # fmt: skip
-            for row, ids in enumerate(filled, start):
-                shown.complete(row, Answer(None, asked[row].prompt, tokenizer.decode(ids), ids))
+                    model.config,
+                    model.params,
+                    [rows[i] for i in batch],
+                    mask_id=mask_id,
+                    key=random_key(options.seed),
+                    execution=model.execution,
+                    **sampling_options(options),
+                )
+            for i, ids in dict(zip(batch, filled, strict=True)).items():
+                clock.reading.tokens += len(ids)
+                shown.complete(i, Answer(None, asked[i].prompt, tokenizer.decode(ids), ids))
