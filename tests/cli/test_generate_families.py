@@ -111,6 +111,65 @@ def test_a_decoder_may_begin_with_its_start_token(command, models):
     assert [answer["text"][:2] for answer in answers[:2]] == ["he", "he"]
 
 
+def test_sources_and_masked_texts_may_lie_in_a_file(command, models, tmp_path):
+    lines = [{"source": "hello"}, {"source": "old", "prompt": "w"}, {"source": "he", "prompt": ""}]
+    (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    path, *model = models["encoder_decoder"]
+    code, out, err = command("generate", path, "--prompts", "s.jsonl", "--jsonl", "--batch-size", 2, "--quiet")
+    sources = [TEXT.encode(line["source"]).tolist() for line in lines]
+    beginnings = [TEXT.encode(line.get("prompt", "")).tolist() for line in lines]
+    ids = write_targets(*model, sources, beginnings=beginnings, max_new_tokens=14, temperature=0, key=KEY)
+    results = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert [result["ids"] for result in results] == ids
+    assert [{"source": result["source"]} | _prompt(result) for result in results] == lines
+
+    (tmp_path / "m.jsonl").write_text('"<mask>"\n"he<mask>"\n"<mask>o"\n')
+    path = models["encoder"][0]
+    drawn = ("--temperature", 2, "--seed", 3, "--quiet")
+    texts = [command("generate", path, "--prompts", "m.jsonl", "--batch-size", size, *drawn)[1] for size in (2, 3)]
+    assert texts[0] == texts[1]
+    assert [len(text) for text in texts[0].removesuffix("\n").split("\n---\n")] == [1, 3, 2]
+
+
+def _prompt(result):
+    return {"prompt": result["prompt"]} if "prompt" in result else {}
+
+
+def test_a_single_target_comes_as_it_is_written_and_the_source_counts_as_read(command, models):
+    path, *model = models["encoder_decoder"]
+    code, out, err = command("generate", path, "--source", "hello", "--prompt", "w")
+    [ids] = write_targets(
+        *model, [TEXT.encode("hello")], beginnings=[TEXT.encode("w")], max_new_tokens=14, temperature=0, key=KEY
+    )
+    assert (code, out) == (0, model[-1].decode(ids) + "\n")
+    assert err.startswith("prompt: 7 tokens, ")  # a source of 5, the start token and the beginning
+
+
+@pytest.mark.parametrize(
+    ("family", "line", "words"),
+    [
+        (
+            "encoder_decoder",
+            '"he"',
+            'p.jsonl line 1: an encoder_decoder writes what belongs to a source; write {"sou',
+        ),
+        ("encoder_decoder", '{"source": ""}', "p.jsonl line 1: source: it is empty; give at least one token"),
+        (
+            "encoder_decoder",
+            '{"source": "hhhhhhhhhhhhhhhhh"}',
+            "line 1: source: it has 17 tokens, above the context ",
+        ),
+        ("encoder", '{"source": "he"}', 'p.jsonl line 1: an encoder fills in masked tokens; write {"prompt": ...}'),
+        ("encoder", '"he"', "p.jsonl line 1: prompt: it has no <mask> where a token is hidden"),
+        ("encoder", '"<mask>hhhhhhhhhhhhhhhh"', "p.jsonl line 1: prompt: it has 17 tokens, above the context of 16"),
+    ],
+)
+def test_a_line_that_does_not_fit_the_family_is_refused(refusal, models, tmp_path, family, line, words):
+    (tmp_path / "p.jsonl").write_text(line)
+    assert words in refusal("generate", models[family][0], "--prompts", "p.jsonl")
+
+
 @pytest.mark.parametrize(
     ("family", "arguments", "words"),
     [
@@ -121,6 +180,16 @@ def test_a_decoder_may_begin_with_its_start_token(command, models):
             ["--prompt", "he", "--max-new-tokens", 3],
             "--max-new-tokens means nothing for a model of family",
         ),
+        (
+            "encoder",
+            ["--prompt", "<mask>", "--n", 2],
+            "--n means nothing for a model of family encoder; leave it out",
+        ),
+        ("encoder", ["--prompt", "<mask>", "--min-p", 0.1], "--min-p means nothing for a model of family encoder"),
+        ("encoder", ["--prompt", "<mask>", "--repetition-penalty", 2], "--repetition-penalty means nothing for a"),
+        ("encoder", ["--prompt", "<mask>", "--stop", "h"], "--stop means nothing for a model of family encoder"),
+        ("encoder", ["--prompt", "<mask>", "--lookup"], "--lookup means nothing for a model of family encoder"),
+        ("encoder", ["--prompt", "<mask>", "--json", "--logprobs"], "--logprobs means nothing for a model of family"),
         ("encoder", ["--prompt", "hez"], "--prompt hez: character 'z'"),
         ("encoder", ["--prompt", "he"], "--prompt he: it has no <mask> where a token is hidden"),
         ("encoder", ["--prompt", "<mask>", "--max-new-tokens", 0], "--max-new-tokens means nothing for"),

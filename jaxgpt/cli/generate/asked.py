@@ -33,6 +33,12 @@ class Asked(NamedTuple):
         where = f"--{field}" if text is None else f"--{field} {shlex.quote(text)}"
         return blamed_on(where if self.line is None else f"{self.line}: {field}")
 
+    def refused(self, why: str, how: str, field: str) -> RequestError:
+        """Return the error of a text that is missing; `how` is what to do on the command line."""
+        if self.line is None:
+            return RequestError(f"{why}; {how}")
+        return RequestError(f'{self.line}: {why}; write {{"{field}": ...}}')
+
 
 def asked_on_command_line(options: argparse.Namespace) -> list[Asked]:
     """Return what --prompt and --source ask for; where neither is given, one thing with neither.

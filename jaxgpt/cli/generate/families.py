@@ -64,15 +64,15 @@ def encoder_decoder_task(
     """An encoder_decoder writes the target of each source; a prompt is how it begins."""
     for one in asked:
         if one.source is None:
-            where = "" if one.line is None else f"{one.line}: "
-            how = "give a --source" if one.line is None else 'write {"source": ...}'
-            raise RequestError(f"{where}an encoder_decoder writes what belongs to a source; {how}")
+            raise one.refused("an encoder_decoder writes what belongs to a source", "give a --source", "source")
     bos_id = special_id(tokenizer, "bos")
     sources = [_ids(one, "source", tokenizer) for one in asked]
     for one, source in zip(asked, sources, strict=True):
         with one.blamed("source"):
             _check_length(source, config)
-    prompts = [[bos_id, *([] if one.prompt is None else _ids(one, "prompt", tokenizer))] for one in asked]
+    prompts = [
+        [bos_id, *([] if one.prompt is None else _ids(one, "prompt", tokenizer, may_be_empty=True))] for one in asked
+    ]
     special_id(tokenizer, "eos")
 
     def shown_ids(ids: list[int]) -> list[int]:
@@ -88,8 +88,8 @@ def masked_rows(asked: Sequence[Asked], config: ModelConfig, tokenizer: Tokenize
     name = tokenizer.decode([mask_id])
     for one in asked:
         if one.prompt is None:
-            how = f"give a --prompt with {name} where one is hidden" if one.line is None else 'write {"prompt": ...}'
-            raise RequestError(f"an encoder fills in masked tokens; {how}")
+            how = f"give a --prompt with {name} where one is hidden"
+            raise one.refused("an encoder fills in masked tokens", how, "prompt")
         if one.source is not None:
             raise RequestError(f"{one.line}: a source means nothing for a model of family encoder; leave it out")
         with one.blamed("prompt"):
