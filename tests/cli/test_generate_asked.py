@@ -12,9 +12,11 @@ from jaxgpt.cli.generate.asked import Asked, asked_in_file
 
 
 def test_a_dash_is_standard_input(monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'\xef\xbb\xbf"hello"\r\n{"source": "w"}')))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO(b'\xef\xbb\xbf"hel\xe2\x80\xa8lo"\r\n{"source": "w"}'))
+    )
     assert asked_in_file("-") == [
-        Asked("hello", None, "standard input line 1"),
+        Asked("hel\N{LINE SEPARATOR}lo", None, "standard input line 1"),
         Asked(None, "w", "standard input line 2"),
     ]
 
