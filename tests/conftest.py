@@ -19,13 +19,16 @@ def lesson():
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_programs_are_shared(tmp_path_factory):
-    """Many tests run one and the same small program; compile it once a session, whichever worker needs it first."""
+    """Many tests run one and the same small program; compile it once a session, and leave the user's cache alone."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent  # each worker has a folder of its own in that of the session
     jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    with pytest.MonkeyPatch.context() as patched:  # for commands that are run as processes of their own
+        patched.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        yield
 
 
 @pytest.fixture(scope="session")

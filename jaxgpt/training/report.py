@@ -7,8 +7,9 @@ import shlex
 import jax
 
 from jaxgpt.runs.directory import RunDirectory
+from jaxgpt.runs.memory import peak_memory
 
-from .console import Console, peak_memory
+from .console import Console
 from .loop import Trainer, continue_command
 from .material import Material
 from .samples import first_try, sample_lines

@@ -1,5 +1,8 @@
 """`jaxgpt generate` on a saved model."""
 
+import contextlib
+import io
+import itertools
 import json
 import shutil
 
@@ -16,7 +19,7 @@ def text_of(command, saved):
     """Return a function of options: the text that `generate` prints for the saved model."""
 
     def run(*options):
-        code, out, err = command("generate", saved, *options)
+        code, out, err = command("generate", saved, *options, "--quiet")
         assert (code, err) == (0, "")
         return out.removesuffix("\n")
 
@@ -62,14 +65,15 @@ def test_without_a_prompt_a_line_break_is_continued_to_the_end_of_the_context(te
 
 def test_json_gives_step_prompts_texts_and_ids(command, saved, tokenizer):
     prompts = ["hello", "w"]
-    code, out, err = command("generate", saved, "--prompt", prompts[0], "--prompt", prompts[1], "--json")
+    code, out, err = command("generate", saved, "--prompt", prompts[0], "--prompt", prompts[1], "--json", "--quiet")
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert set(document) == {"step", "results"}
     assert document["step"] == 0
     assert [result["prompt"] for result in document["results"]] == prompts
     for prompt, result in zip(prompts, document["results"], strict=True):
-        assert set(result) == {"prompt", "text", "ids"}
+        assert set(result) == {"prompt", "text", "ids", "stop_reason", "sample"}
+        assert (result["stop_reason"], result["sample"]) == ("length", 0)
         assert tokenizer.decode(result["ids"]) == result["text"]
         assert result["text"].startswith(prompt)
         assert len(result["text"]) == len(prompt) + 11  # what fits behind the longest prompt
@@ -87,6 +91,102 @@ def test_a_cropped_context_goes_on_for_as_long_as_asked(text_of, expected):
     assert len(text) == len(prompt) + 20
 
 
+class Recorder(io.StringIO):
+    """A standard output that remembers what was there at each flush."""
+
+    def __init__(self):
+        super().__init__()
+        self.flushed = []
+
+    def flush(self):
+        self.flushed.append(self.getvalue())
+
+
+def test_one_text_is_there_as_it_comes_prompt_first(command, saved, text_of):
+    options = ("--prompt", "hello", "--temperature", 0, "--max-new-tokens", 6)
+    with contextlib.redirect_stdout(Recorder()) as recorder:
+        command("generate", saved, *options, "--quiet")
+    shown = list(dict.fromkeys(recorder.flushed))
+    assert shown[0] == "hello"
+    assert len(shown[1]) == len("hello") + 1  # the first token is not kept waiting for the others
+    assert all(after.startswith(before) for before, after in itertools.pairwise(shown))
+    assert shown[-1] == text_of(*options, "--prompt", "w").split("\n---\n")[0] + "\n"
+
+
+@pytest.fixture
+def results_of(command, saved):
+    """Return a function of options: the results that `generate --jsonl` prints for the saved model."""
+
+    def run(*options):
+        code, out, err = command("generate", saved, *options, "--jsonl", "--quiet")
+        assert (code, err) == (0, "")
+        return [json.loads(line) for line in out.splitlines()]
+
+    return run
+
+
+def test_the_lines_of_a_file_are_prompts_in_their_order_whatever_the_batch(results_of, tmp_path):
+    (tmp_path / "p.jsonl").write_text('"hello"\r\n{"prompt": "w"}\n"he\\u006c"\n')
+    results = results_of("--prompts", "p.jsonl", "--batch-size", 2, "--seed", 2)
+    assert [result["prompt"] for result in results] == ["hello", "w", "hel"]
+    assert [len(result["ids"]) for result in results] == [16, 12, 14]  # what fits behind the longest, of all batches
+    assert results == results_of("--prompts", "p.jsonl", "--batch-size", 1, "--seed", 2)
+
+
+def test_n_continuations_and_log_probabilities_are_the_library_s(results_of, command, saved, model, tokenizer):
+    options = ("--prompt", "he", "--n", 2, "--seed", 3, "--max-new-tokens", 6, "--logprobs")
+    results = results_of(*options)
+    expected = generate(*model, [tokenizer.encode("he")], max_new_tokens=6, n=2, logprobs=True, key=jax.random.key(3))
+    assert [result["ids"] for result in results] == expected.ids
+    assert [result["sample"] for result in results] == [0, 1]
+    assert results[0]["ids"] != results[1]["ids"]
+    assert [result["logprobs"] for result in results] == expected.logprobs
+    assert json.loads(command("generate", saved, *options, "--json")[1])["results"] == results
+
+
+def test_min_p_and_the_repetition_penalty_count(text_of, expected):
+    text = text_of("--prompt", "he", "--max-new-tokens", 9, "--min-p", 0.4, "--repetition-penalty", 3)
+    assert text == expected("he", max_new_tokens=9, min_p=0.4, repetition_penalty=3.0)
+    assert text != expected("he", max_new_tokens=9, min_p=0.4)
+    assert text != expected("he", max_new_tokens=9, repetition_penalty=3.0)
+
+
+def test_a_text_ends_before_a_stop_string_whichever_way_it_is_shown(text_of, results_of):
+    whole = text_of("--prompt", "he", "--max-new-tokens", 12)
+    stop = whole[8:10]
+    text = whole[: whole.index(stop, 2)]
+    options = ("--prompt", "he", "--max-new-tokens", 12, "--stop", "never", "--stop", stop)
+    [result] = results_of(*options)
+    assert (result["text"], result["stop_reason"]) == (text, "stop_string")
+    assert len(result["ids"]) == len(text) + len(stop)
+    assert text_of(*options) == text
+    assert text_of(*options, "--prompt", "he") == f"{text}\n---\n{text}"
+
+
+@pytest.mark.ci  # compiles a loop of its own; tests/generation has what it makes
+def test_lookup_gives_the_same_text_and_says_what_it_kept(command, saved, text_of):
+    options = ("--prompt", "hello", "--temperature", 0, "--max-new-tokens", 11)
+    code, out, err = command("generate", saved, *options, "--lookup", 2)
+    assert (code, out) == (0, text_of(*options) + "\n")
+    assert "; lookup: " in err
+    assert "drafted tokens kept\n" in err
+    assert "lookup" not in command("generate", saved, *options)[2]
+
+
+def test_the_footer_counts_and_goes_to_standard_error(command, saved, tmp_path):
+    (tmp_path / "p.jsonl").write_text('"hello"\n"he"\n"w"\n')
+    options = ("--prompts", "p.jsonl", "--max-new-tokens", 3, "--batch-size", 2)  # the second batch is filled up
+    code, out, err = command("generate", saved, *options)
+    first, second = err.splitlines()
+    assert (code, out.count("---")) == (0, 2)
+    assert first.startswith("prompt: 8 tokens, ")
+    assert "; new: 9 tokens, the first after " in first
+    assert first.count("tokens/s") == 2
+    assert second.startswith("compiling: ")
+    assert second.endswith(" MB (ru_maxrss)")
+    assert "prompt: 0 tokens" in command("generate", saved, "--prompt", "he", "--max-new-tokens", 0)[2]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -95,14 +195,17 @@ def test_a_cropped_context_goes_on_for_as_long_as_asked(text_of, expected):
             "--prompt hexlo: character 'x' (U+0078) at position 2 is not among the 9 characters of this tokenizer",
         ),
         (["--prompt", "hello", "--prompt", "he x"], "--prompt 'he x': character 'x' (U+0078) at position 3 is not "),
-        (["--prompt", ""], "prompt 0 is empty; give at least one token"),
+        (["--prompt", ""], "--prompt '': it is empty; give at least one token"),
         (["--prompt", "-5"], "--prompt -5: character '-' (U+002D) at position 0 is not among the 9 characters"),
         (["--prompt", "-x"], "--prompt: expected a value; one that begins with a dash is written --prompt=VALUE"),
         (
             ["--prompt", "hello", "--max-new-tokens", "12"],
-            "prompt of 5 tokens + 12 new = 17, above the context of 16; ask for at most 11 new tokens",
+            "--prompt hello: prompt of 5 tokens + 12 new = 17, above the context of 16; ask for at most 11 new to",
         ),
-        (["--prompt", "hello world hell"], "a prompt of 16 tokens fills the context of 16; shorten it, or give "),
+        (
+            ["--prompt", "hello world hell"],
+            "--prompt 'hello world hell': a prompt of 16 tokens fills the context of 16; shorten it, or give ",
+        ),
         (["--max-new-tokens", "-1"], "max_new_tokens: expected at least 0, got -1"),
         (["--max-new-tokens", "few"], "argument --max-new-tokens: expected a whole number, got 'few'"),
         (["--temperature", "nan"], "temperature: expected a number of at least 0, got nan"),
@@ -152,7 +255,7 @@ def test_a_tokenizer_can_be_named_for_a_model_without_one(text_of, command, refu
     jaxgpt.save(tmp_path / "bare", *model)
     (tmp_path / "vocab.json").write_text(json.dumps(tokenizer.characters))
     options = ("--prompt", "hello", "--temperature", 0, "--max-new-tokens", 6)
-    code, out, err = command("generate", "bare", "--tokenizer", "vocab.json", *options)
+    code, out, err = command("generate", "bare", "--tokenizer", "vocab.json", *options, "--quiet")
     assert (code, out, err) == (0, text_of(*options) + "\n", "")
 
     message = refusal("generate", "bare", "--tokenizer", "gone")
@@ -187,7 +290,7 @@ def test_a_run_whose_only_checkpoint_is_gone_is_a_failure_of_the_work(command, t
 @pytest.mark.ci
 def test_a_process_prints_the_text_and_nothing_else(tmp_path, saved, expected):
     done = run_program(
-        "generate", saved, "--prompt", "hello", "--temperature", 0, "--max-new-tokens", 6, cwd=tmp_path
+        "generate", saved, "--prompt", "hello", "--temperature", 0, "--max-new-tokens", 6, "--quiet", cwd=tmp_path
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == expected("hello", temperature=0, max_new_tokens=6) + "\n"
