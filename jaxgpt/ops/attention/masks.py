@@ -81,9 +81,12 @@ class Mask:
 
     @property
     def may_hide_everything(self) -> bool:
-        """Whether some query may see no key at all, which only the values of the arrays could tell."""
+        """Whether some query may see no key at all, which only the values of the arrays could tell.
+
+        No position is before the first key, so a mask that is only causal shows at least that one.
+        """
         hides_keys = any(part is not None for part in (self.keys_BS, self.lengths_B, self.segments))
-        return hides_keys or (self.by_distance and self.query_offset is not None)
+        return hides_keys or (self.reach is not None and self.query_offset is not None)
 
     def fitted(self, B: int, T: int, S: int) -> Mask:
         """Return the mask for B rows of T queries and S keys: every array checked, and with B rows.

@@ -165,13 +165,14 @@ class TestFitted:
         ("mask", "may"),
         [
             (masks.causal() & masks.window(1), False),
-            (masks.causal() & Mask(query_offset=5), True),
+            (masks.causal() & Mask(query_offset=5), False),
+            (masks.causal() & masks.window(2) & Mask(query_offset=5), True),
             (masks.padding(REAL), True),
             (masks.lengths(LENGTHS), True),
             (masks.segments(SEGMENTS), True),
         ],
     )
-    def test_only_arrays_and_offsets_may_hide_everything(self, mask, may):
+    def test_only_arrays_and_windows_at_offsets_may_hide_everything(self, mask, may):
         assert mask.may_hide_everything == may
 
 
