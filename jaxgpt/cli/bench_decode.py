@@ -83,10 +83,21 @@ def _check(options: argparse.Namespace) -> None:
     if options.rounds < 1:
         raise RequestError(f"--rounds: expected at least 1, got {options.rounds}")
     check_new_file("record", options.record)
+    if options.model not in preset_names():
+        _check_path(options)
     if options.peers:
         from jaxgpt.benchmark.decode.peer import check_peers
 
         check_peers()
+
+
+def _check_path(options: argparse.Namespace) -> None:
+    """Refuse what names neither a preset nor anything that is there."""
+    if options.vocab_size is not None:
+        raise RequestError(f"--vocab-size is for presets; {options.model} says its own, leave it out")
+    if not Path(options.model).exists():
+        near = nearest(options.model, preset_names())
+        raise RequestError(f"unknown model '{options.model}'{near}: neither a preset nor a path that is there")
 
 
 def _model(options: argparse.Namespace) -> Model:
@@ -94,11 +105,6 @@ def _model(options: argparse.Namespace) -> Model:
 
     if options.model in preset_names():
         return _random_model(options)
-    if options.vocab_size is not None:
-        raise RequestError(f"--vocab-size is for presets; {options.model} says its own, leave it out")
-    if not Path(options.model).exists():
-        near = nearest(options.model, preset_names())
-        raise RequestError(f"unknown model '{options.model}'{near}: neither a preset nor a path that is there")
     from jaxgpt.interop.opening import open_model
 
     opened = open_model(options.model, warn)
