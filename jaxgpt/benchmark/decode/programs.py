@@ -109,7 +109,7 @@ def uncached(params: Prepared, workload: Workload) -> Program:
     """
     text_BT = workload.text()
     at_N = np.array([workload.P, *(workload.P + step for step in sampled_steps(workload.steps))])
-    keys_B = jnp.repeat(random_key(0)[None], workload.B)
+    keys_B, draws_B = jnp.repeat(random_key(0)[None], workload.B), np.zeros(workload.B, np.int32)
     seen_BV = np.zeros((workload.B, workload.config.vocab_size), bool)
     sampling = _GREEDY.traced(workload.config.vocab_size)
 
@@ -117,8 +117,9 @@ def uncached(params: Prepared, workload: Workload) -> Program:
         rows = text_BT[:, :length]
         ids_BT, mask_BT = padded(rows, width_of(rows, workload.config.context_length))
         last_B = mask_BT.sum(axis=1, dtype=np.int32) - 1
-        arguments = (workload.config, ExecutionConfig(), params.tree, ids_BT, last_B, keys_B, sampling, seen_BV)
-        return tuple(map(np.asarray, choose_over(*arguments, logprobs=True)))
+        model = (workload.config, ExecutionConfig(), params.tree)
+        made = choose_over(*model, ids_BT, last_B, keys_B, draws_B, sampling, seen_BV, logprobs=True)
+        return tuple(map(np.asarray, made))
 
     def call() -> Timed:
         times, found = [time.perf_counter()], []
