@@ -25,7 +25,10 @@ _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float3
 
 
 class Traced(NamedTuple):
-    """A `Sampling` as arrays: other values do not compile again. What filters nothing has its neutral value."""
+    """A `Sampling` as arguments of a program: other values do not compile again.
+
+    What filters nothing has its neutral value. They are NumPy's, which cost nothing before they are passed.
+    """
 
     temperature: jax.Array
     top_k: jax.Array
@@ -91,12 +94,12 @@ class Sampling:
         if drawable > vocab_size:
             raise RequestError(f"drawable_ids: the model has {vocab_size} ids, got {drawable}; use at most those")
         return Traced(
-            temperature=jnp.float32(self.temperature if self.temperature >= _SMALLEST else 0),
-            top_k=jnp.int32(drawable if self.top_k is None else min(self.top_k, drawable)),
-            top_p=jnp.float32(1 if self.top_p is None else self.top_p),
-            min_p=jnp.float32(0 if self.min_p is None else self.min_p),
-            repetition_penalty=jnp.float32(1 if self.repetition_penalty is None else self.repetition_penalty),
-            drawable_ids=jnp.int32(drawable),
+            temperature=np.float32(self.temperature if self.temperature >= _SMALLEST else 0),
+            top_k=np.int32(drawable if self.top_k is None else min(self.top_k, drawable)),
+            top_p=np.float32(1 if self.top_p is None else self.top_p),
+            min_p=np.float32(0 if self.min_p is None else self.min_p),
+            repetition_penalty=np.float32(1 if self.repetition_penalty is None else self.repetition_penalty),
+            drawable_ids=np.int32(drawable),
         )
 
 

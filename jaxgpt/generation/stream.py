@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Iterator, Mapping
 
@@ -45,17 +46,17 @@ class Job:
     key: jax.Array
     patience: float | None
 
-    @property
+    @functools.cached_property
     def sampling(self) -> Traced:
         """How tokens are drawn, as arrays."""
         return self.request.sampling.traced(self.config.vocab_size)
 
-    @property
+    @functools.cached_property
     def ends(self) -> Ends:
         """What ends a row; the number of stop ids is rounded up, so that few are compiled for."""
         ids = sorted(int(token) for token in self.request.stop_ids)
         padding = [-3] * (max(8, 1 << (len(ids) - 1).bit_length()) - len(ids))
-        return Ends(jnp.array(ids + padding, jnp.int32), jnp.int32(self.request.max_new_tokens))
+        return Ends(np.array(ids + padding, np.int32), np.int32(self.request.max_new_tokens))
 
     @property
     def total(self) -> int:
@@ -135,14 +136,12 @@ def _more(job: Job, state: State, rows: Rows, count: int) -> tuple[State, Made]:
     how = {"logprobs": job.request.logprobs}
     if lookup is None or room <= lookup.draft:
         steps = min(count, room, _WIDTH)
-        return decode(
-            *programs, job.params.tree, state, job.sampling, job.ends, jnp.int32(steps), width=_WIDTH, **how
-        )
+        return decode(*programs, job.params.tree, state, job.sampling, job.ends, np.int32(steps), width=_WIDTH, **how)
     T = lookup.draft + 1
     ids_BN, _ = padded(rows.ids, state.cache.slots + T)
     width = _WIDTH // T + 1
     state, made, drafts = decode_speculatively(
-        *programs, lookup, job.params.tree, state, ids_BN, job.sampling, job.ends, jnp.int32(min(count, width)),
+        *programs, lookup, job.params.tree, state, ids_BN, job.sampling, job.ends, np.int32(min(count, width)),
         width=width, **how,
     )  # fmt: skip
     rows.count_drafts(drafts)

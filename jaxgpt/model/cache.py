@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import numbers
 from typing import NamedTuple
 
@@ -112,12 +113,20 @@ def make_cache(
     for name, size in (("length", length), ("source_length", source_length)):
         if size is not None:
             _check_size(name, size, config.context_length)
-    K, D, dtype = config.key_value_heads, config.head_width, (execution or ExecutionConfig()).compute_dtype
+    return _empty(config, execution or ExecutionConfig(), batch, length, source_length)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+def _empty(
+    config: ModelConfig, execution: ExecutionConfig, batch: int, length: int, source_length: int | None
+) -> Cache:
+    """One program for all arrays: as many calls would take longer than a small model's step."""
+    K, D, dtype = config.key_value_heads, config.head_width, execution.compute_dtype
 
     def block() -> BlockMemory:
         return BlockMemory(*(size and empty(batch, size, K, D, dtype) for size in (length, source_length)))
 
-    source_mask_BS = jnp.zeros((batch, source_length), bool) if has_source else None
+    source_mask_BS = None if source_length is None else jnp.zeros((batch, source_length), bool)
     return Cache(tuple(block() for _ in range(config.layers)), jnp.zeros(batch, jnp.int32), source_mask_BS)
 
 

@@ -67,7 +67,7 @@ def empty(B: int, S: int, K: int, D: int, dtype: str) -> KeyValues:
     if zeros.ndim == 4:
         parts = division(B, K)
         zeros = jax.lax.with_sharding_constraint(zeros, PartitionSpec(parts.rows, parts.heads))
-    return KeyValues(zeros, zeros.copy())  # two buffers, so that both can be donated
+    return KeyValues(zeros, zeros)
 
 
 def of_tokens(k_BSKD: jax.Array, v_BSKD: jax.Array) -> KeyValues:
