@@ -26,6 +26,7 @@ def temporary_bytes(compiled):
 
 
 def copies(compiled, size):
-    """Return the lines of a compiled program that copy an array of `size` elements or more."""
-    lines = [line for line in compiled.as_text().splitlines() if re.search(r"\bcopy(?:-start)?\(", line)]
-    return [line for line in lines if any(math.prod(shape) >= size for shape in _shapes(line.split(" copy")[0]))]
+    """Return the lines of a compiled program that write an array of `size` elements or more anew."""
+    writing = r" (copy|copy-start|transpose|convert|concatenate|pad|broadcast|select)\("
+    parts = [re.split(writing, line)[0] for line in compiled.as_text().splitlines() if re.search(writing, line)]
+    return [part for part in parts if any(math.prod(shape) >= size for shape in _shapes(part))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from jaxgpt.config import ExecutionConfig, ModelConfig
 from jaxgpt.model.serving import Prepared, prepare
 
 from .lookup import PromptLookup
-from .requests import ContextPolicy, Decode, Request, check_prompts, check_sources
+from .requests import ContextPolicy, Decode, GenerationRequest, check_prompts, check_request, check_sources
 from .rows import Piece, Rows, StopReason
 from .sampling import Sampling
 from .stream import Job, run
@@ -78,8 +79,8 @@ def generate(
             A tokenizer's vocab_size as drawable_ids keeps to ids that it can decode.
         key: A PRNG key; token i of continuation s is drawn with fold_in(fold_in(key, s), i), whatever the prompt.
         logprobs: Whether to return log-probabilities.
-        lookup: Draft tokens from the text itself and check them together: the same greedy tokens in fewer passes
-            where a text repeats itself. None drafts nothing.
+        lookup: Draft tokens from the text itself and check them together: greedy tokens in fewer passes where a text
+            repeats itself, the same ones unless two logits lie within rounding. None drafts nothing.
         context_policy: "stop" refuses a prompt that would outgrow the context; "crop" lets the model see the last
             context_length ids only, so positions restart, and every token costs a pass over all of them.
         execution: How to run.
@@ -108,7 +109,7 @@ def generate(
         repetition_penalty=repetition_penalty,
         drawable_ids=drawable_ids,
     )
-    request = Request(
+    request = GenerationRequest(
         max_new_tokens=max_new_tokens,
         n=n,
         sampling=sampling,
@@ -120,10 +121,9 @@ def generate(
         logprobs=logprobs,
     )
     stream = GenerationStream(config, params, prompts, request, sources=sources, key=key, execution=execution)
-    nats = [[] for _ in range(len(stream.rows.ids))]
-    for piece in stream:
-        nats[piece.row] += piece.logprobs
-    return stream.result(nats if logprobs else None)
+    for _ in stream:
+        pass
+    return stream.result()
 
 
 class GenerationStream:
@@ -135,7 +135,8 @@ class GenerationStream:
     Example:
         >>> config = jaxgpt.ModelConfig.preset("minigpt")
         >>> params = jaxgpt.init(config, key=jax.random.key(0))
-        >>> stream = GenerationStream(config, params, [[0]], Request(max_new_tokens=1), key=jax.random.key(0))
+        >>> request = GenerationRequest(max_new_tokens=1)
+        >>> stream = GenerationStream(config, params, [[0]], request, key=jax.random.key(0))
         >>> [(piece.row, len(piece.ids), piece.stop_reason) for piece in stream]
         [(0, 1, 'length')]
     """
@@ -145,7 +146,7 @@ class GenerationStream:
         config: ModelConfig,
         params: Mapping[str, Any] | Prepared,
         prompts: Sequence[Sequence[int]],
-        request: Request,
+        request: GenerationRequest,
         *,
         sources: Sequence[Sequence[int]] | None = None,
         key: jax.Array,
@@ -164,17 +165,21 @@ class GenerationStream:
         """
         checked = check_prompts(config, prompts, request)
         source = check_sources(config, sources, len(checked), request.context_policy)
-        request.sampling.traced(config.vocab_size)  # refuses more drawable ids than there are
+        check_request(config, request)
         execution = execution or ExecutionConfig()
         self.rows = Rows(checked, request)
-        self._job = Job(config, execution, prepare(config, params), checked, source, request, key, patience)
+        job = Job(
+            config, execution, prepare(config, params, execution=execution), checked, source, request, key, patience
+        )
+        self._request = request
+        self._pieces = itertools.chain.from_iterable(run(job, self.rows))
 
     def __iter__(self) -> Iterator[Piece]:
-        for pieces in run(self._job, self.rows):
-            yield from pieces
+        """Return the pieces that are still to come."""
+        return self._pieces
 
-    def result(self, logprobs: list[list[float]] | None = None) -> Generation:
+    def result(self) -> Generation:
         """Return the rows as they are."""
         rows = self.rows
         acceptance = rows.kept / rows.drafted if rows.drafted else None
-        return Generation(rows.ids, rows.reasons, logprobs, acceptance)
+        return Generation(rows.ids, rows.reasons, rows.logprobs if self._request.logprobs else None, acceptance)

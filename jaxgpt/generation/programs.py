@@ -49,6 +49,10 @@ class Ends(NamedTuple):
     stop_ids_U: jax.Array
     most: jax.Array
 
+    def reached(self, ids: jax.Array) -> jax.Array:
+        """Return which of the ids end their row: a stop id, or none at all where the model is damaged."""
+        return (ids[..., None] == self.stop_ids_U).any(axis=-1) | (ids == NOT_FINITE)
+
 
 class Made(NamedTuple):
     """New tokens [B,N], NOTHING where a row had ended, and their log-probabilities or None."""
@@ -82,7 +86,13 @@ def sample_keys(key: jax.Array, B: int, n: int) -> jax.Array:
     return jnp.tile(keys_n, B)
 
 
-@functools.partial(jax.jit, static_argnames=("n", "logprobs"))
+@functools.partial(jax.jit, static_argnames="n")
+def repeated(cache: Cache, n: int) -> Cache:
+    """Return the cache of n continuations of each row."""
+    return cache.repeated(n)
+
+
+@functools.partial(jax.jit, static_argnames=("n", "logprobs"), donate_argnames="cache")
 def begin(
     logits_BV: jax.Array,
     cache: Cache,
@@ -94,11 +104,11 @@ def begin(
     n: int,
     logprobs: bool,
 ) -> tuple[State, Made]:
-    """Choose the first token of n continuations of each row; sample s draws with keys folded from fold_in(key, s)."""
+    """Choose the first token of n continuations of each row; the cache is theirs already."""
     B = logits_BV.shape[0]
     none_B = jnp.zeros(B * n, jnp.int32)
     state = State(
-        cache.repeated(n) if n > 1 else cache,
+        cache,
         none_B,
         none_B,
         none_B > 0,
@@ -126,8 +136,13 @@ def decode(
     B = state.last_B.shape[0]
     model = Transformer(config, execution)
 
+    def going(carry: tuple[jax.Array, State, Made]) -> jax.Array:
+        i, state, _ = carry
+        return (i < steps) & ~state.done_B.all()
+
     def step(carry: tuple[jax.Array, State, Made]) -> tuple[jax.Array, State, Made]:
         i, state, made = carry
+        # The last token of a row that has ended counts as padding: its row writes into one slot again and again.
         logits_B1V, cache = model.apply(
             {"params": tree}, state.last_B[:, None], mask_BT=~state.done_B[:, None], cache=state.cache
         )
@@ -136,7 +151,6 @@ def decode(
         return i + 1, state, Made(*(x if x is None else x.at[:, i].set(y) for x, y in zip(made, new, strict=True)))
 
     nothing = Made(jnp.full((B, width), NOTHING), jnp.zeros((B, width)) if logprobs else None)
-    going = lambda carry: (carry[0] < steps) & ~carry[1].done_B.all()  # noqa: E731
     _, state, made = jax.lax.while_loop(going, step, (jnp.int32(0), state, nothing))
     return state, made
 
@@ -148,13 +162,12 @@ def _with_token(
     chosen_B = choose(logits_BV, state.keys_B, sampling, state.seen_BV, draws_B=state.made_B)
     nats_B = log_probabilities(logits_BV, chosen_B) if logprobs else None
     made_B = state.made_B + ~state.done_B
-    stops_B = (chosen_B[:, None] == ends.stop_ids_U).any(axis=1) | (chosen_B == NOT_FINITE)
     rows = jnp.arange(chosen_B.shape[0])
     after = dataclasses.replace(
         state,
         last_B=chosen_B,
         made_B=made_B,
-        done_B=state.done_B | stops_B | (made_B >= ends.most),
+        done_B=state.done_B | ends.reached(chosen_B) | (made_B >= ends.most),
         seen_BV=state.seen_BV.at[rows, chosen_B].set(True),
     )
     return after, jnp.where(state.done_B, NOTHING, chosen_B), nats_B

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Callable, Collection, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Sequence, Sized
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ Decode = Callable[[list[int]], str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request:
+class GenerationRequest:
     """What a caller wants of each prompt.
 
     Attributes:
@@ -51,8 +51,8 @@ class Request:
         for name, least in (("max_new_tokens", 0), ("n", 1)):
             _check_count(name, getattr(self, name), least)
             object.__setattr__(self, name, int(getattr(self, name)))
-        if isinstance(self.stop_strings, str) or not all(self.stop_strings):
-            raise RequestError(f"stop_strings: expected texts that are not empty, got {self.stop_strings!r}")
+        object.__setattr__(self, "stop_ids", _checked_stop_ids(self.stop_ids))
+        object.__setattr__(self, "stop_strings", _checked_stop_strings(self.stop_strings))
         if self.stop_strings and self.decode is None:
             raise RequestError("stop_strings are looked for in text; pass decode=, the tokenizer's")
         if self.lookup is not None:
@@ -60,6 +60,8 @@ class Request:
 
     def _check_lookup(self) -> None:
         """Refuse what drafted tokens cannot be checked against exactly."""
+        if not isinstance(self.lookup, PromptLookup):
+            raise RequestError(f"lookup: expected a jaxgpt.PromptLookup or None, got {self.lookup!r}")
         faults = {
             "a temperature above 0": self.sampling.temperature != 0,
             "a repetition penalty": self.sampling.repetition_penalty not in (None, 1),
@@ -70,7 +72,36 @@ class Request:
                 raise RequestError(f"lookup drafts tokens for plain greedy choices; it does not go with {what}")
 
 
-def check_prompts(config: ModelConfig, prompts: Sequence[Sequence[int]], request: Request) -> list[list[int]]:
+def _checked_stop_ids(stop_ids: Collection[int]) -> frozenset[int]:
+    ids = list(stop_ids) if isinstance(stop_ids, Iterable) else [stop_ids]
+    wrong = [token for token in ids if isinstance(token, bool) or not isinstance(token, numbers.Integral)]
+    if wrong or not isinstance(stop_ids, Iterable):
+        got = wrong[0] if isinstance(stop_ids, Iterable) else stop_ids
+        raise RequestError(f"stop_ids: expected whole numbers in a set or a list, got {got!r}")
+    return frozenset(int(token) for token in ids)
+
+
+def _checked_stop_strings(stop_strings: Sequence[str]) -> tuple[str, ...]:
+    strings = (None,) if isinstance(stop_strings, str) else tuple(stop_strings)
+    if not all(isinstance(string, str) and string for string in strings):
+        raise RequestError(f"stop_strings: expected a list of texts that are not empty, got {stop_strings!r}")
+    return strings
+
+
+def check_request(config: ModelConfig, request: GenerationRequest) -> None:
+    """Refuse what a model has not: stop ids or drawable ids outside the vocabulary, a draft above the context."""
+    request.sampling.traced(config.vocab_size)
+    check_id_range("stop_ids", np.array(sorted(request.stop_ids), np.int64), config.vocab_size)
+    if request.lookup is not None and request.lookup.draft >= config.context_length:
+        raise RequestError(
+            f"lookup: a draft of {request.lookup.draft} tokens behind another does not fit into the context of "
+            f"{config.context_length}; draft fewer"
+        )
+
+
+def check_prompts(
+    config: ModelConfig, prompts: Sequence[Sequence[int]], request: GenerationRequest
+) -> list[list[int]]:
     """Return the prompts as lists of numbers.
 
     Raises:
@@ -83,7 +114,7 @@ def check_prompts(config: ModelConfig, prompts: Sequence[Sequence[int]], request
         new, total = request.max_new_tokens, len(prompt) + request.max_new_tokens
         if request.context_policy == "stop" and total > config.context_length:
             raise RequestError(
-                f"prompt of {len(prompt)} tokens + {new} new = {total}, above the context of "
+                f"prompts[{i}]: {len(prompt)} tokens + {new} new = {total}, above the context of "
                 f"{config.context_length}; ask for at most {max(config.context_length - len(prompt), 0)} new tokens, "
                 "or let the context be cropped (context policy 'crop')"
             )

@@ -10,7 +10,7 @@ import numpy as np
 from jaxgpt.config import WorkError
 
 from .programs import NOTHING, Made
-from .requests import Request
+from .requests import GenerationRequest
 from .sampling import NOT_FINITE
 from .speculative import Drafts
 
@@ -34,12 +34,13 @@ class Piece(NamedTuple):
 
 
 class Rows:
-    """The rows of a generation: their ids, prompt and new, and why each has ended."""
+    """The rows of a generation: their ids, prompt and new, the new ones' log-probabilities, and why each ended."""
 
-    def __init__(self, prompts: Sequence[Sequence[int]], request: Request) -> None:
+    def __init__(self, prompts: Sequence[Sequence[int]], request: GenerationRequest) -> None:
         self._request = request
         self.ids = [list(prompt) for prompt in prompts for _ in range(request.n)]
         self.reasons: list[StopReason | None] = [None] * len(self.ids)
+        self.logprobs: list[list[float]] = [[] for _ in self.ids]
         self.drafted = self.kept = 0
         self._prompt_lengths = [len(ids) for ids in self.ids]
 
@@ -96,6 +97,7 @@ class Rows:
         if stop is not None:
             new, reason = new[: stop + 1], "stop_string"
         self.ids[row] += new
+        self.logprobs[row] += nats[: len(new)]
         self.reasons[row] = reason
         return Piece(row, new, nats[: len(new)], reason)
 

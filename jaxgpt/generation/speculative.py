@@ -15,7 +15,7 @@ from jaxgpt.model.modules import Transformer
 
 from .lookup import PromptLookup, drafted
 from .programs import NOTHING, Ends, Made, State
-from .sampling import NOT_FINITE, Traced, choose, log_probabilities
+from .sampling import Traced, choose, log_probabilities
 
 
 class Drafts(NamedTuple):
@@ -64,8 +64,9 @@ def decode_speculatively(
     zero = jnp.int32(0)
 
     def going(carry: _Carry) -> jax.Array:
-        fits = (carry.state.cache.lengths_B.max() + T) <= carry.state.cache.slots
-        return (carry.steps_left > 0) & ~carry.state.done_B.all() & fits
+        state = carry.state
+        held_B = jnp.where(state.done_B, 0, state.cache.lengths_B)
+        return (carry.steps_left > 0) & ~state.done_B.all() & (held_B.max() + T <= state.cache.slots)
 
     def step(carry: _Carry) -> _Carry:
         state, ids_BN = carry.state, carry.ids_BN
@@ -112,7 +113,7 @@ def _chosen(
 def _kept(draft_BT: jax.Array, chosen_BT: jax.Array, state: State, ends: Ends) -> jax.Array:
     """Return how many chosen tokens count: as long as the draft agreed, nothing ended, and there may be more."""
     agreed_BT = jnp.cumprod(draft_BT == chosen_BT[:, :-1], axis=1)
-    stops_BT = (chosen_BT[:, :, None] == ends.stop_ids_U).any(axis=2) | (chosen_BT == NOT_FINITE)
+    stops_BT = ends.reached(chosen_BT)
     until_stop_B = jnp.where(stops_BT.any(axis=1), jnp.argmax(stops_BT, axis=1) + 1, chosen_BT.shape[1])
     count_B = jnp.minimum(jnp.minimum(agreed_BT.sum(axis=1) + 1, until_stop_B), ends.most - state.made_B)
     return jnp.where(state.done_B, 0, count_B)
@@ -123,8 +124,7 @@ def _advanced(state: State, cache: Any, new_BT: jax.Array, ends: Ends) -> State:
     newest_B = jnp.take_along_axis(new_BT, jnp.maximum(count_B - 1, 0)[:, None], axis=1)[:, 0]
     last_B = jnp.where(count_B > 0, newest_B, state.last_B)
     made_B = state.made_B + count_B
-    stops_B = (last_B[:, None] == ends.stop_ids_U).any(axis=1) | (last_B == NOT_FINITE)
-    done_B = state.done_B | stops_B | (made_B >= ends.most)
+    done_B = state.done_B | ends.reached(last_B) | (made_B >= ends.most)
     return dataclasses.replace(state, cache=cache, last_B=last_B, made_B=made_B, done_B=done_B)
 
 

@@ -15,8 +15,9 @@ from jaxgpt.config import ExecutionConfig, ModelConfig
 from jaxgpt.model.cache import Cache, make_cache
 from jaxgpt.model.serving import Prepared
 
-from .programs import Ends, Made, State, begin, choose_over, decode, prefill, sample_keys
-from .requests import Request, padded
+from .lookup import PromptLookup
+from .programs import Ends, Made, State, begin, choose_over, decode, prefill, repeated, sample_keys
+from .requests import GenerationRequest, padded
 from .rows import Piece, Rows
 from .sampling import Traced
 from .speculative import decode_speculatively
@@ -42,7 +43,7 @@ class Job:
     params: Prepared
     prompts: list[list[int]]
     source: Mapping[str, np.ndarray]
-    request: Request
+    request: GenerationRequest
     key: jax.Array
     patience: float | None
 
@@ -80,14 +81,18 @@ def _from_cache(job: Job, rows: Rows) -> Iterator[list[Piece]]:
     request, steps = job.request, _Steps(job.patience)
     logits_BV, cache = _read(job)
     seen_BV = _seen(job.prompts, job.config.vocab_size)
+    if request.n > 1:
+        cache = repeated(cache, request.n)
     options = {"n": request.n, "logprobs": request.logprobs}
     state, made = begin(logits_BV, cache, seen_BV, job.key, job.sampling, job.ends, **options)
     yield rows.take(made)
     while rows.going and rows.held < job.config.context_length:
         state = _with_ends(_with_room(state, job, rows.held), rows)
         state, made = _more(job, state, rows, steps.count)
-        yield rows.take(made)
-        steps.took()
+        pieces = rows.take(made)
+        assert pieces, "a program made nothing of rows that go on"  # or the loop would not end
+        yield pieces
+        steps.looked_at(max(len(piece.ids) for piece in pieces))
 
 
 def _read(job: Job) -> tuple[jax.Array, Cache]:
@@ -130,20 +135,22 @@ def _with_ends(state: State, rows: Rows) -> State:
 
 
 def _more(job: Job, state: State, rows: Rows, count: int) -> tuple[State, Made]:
-    """Make more tokens: `count` of each row or, with lookup, in `count` steps."""
+    """Make more tokens: `count` of each row or, with lookup, in `count` steps, as far as the cache has room."""
     lookup, room = job.request.lookup, state.cache.slots - rows.held
-    programs = (job.config, job.execution)
-    how = {"logprobs": job.request.logprobs}
-    if lookup is None or room <= lookup.draft:
-        steps = min(count, room, _WIDTH)
-        return decode(*programs, job.params.tree, state, job.sampling, job.ends, np.int32(steps), width=_WIDTH, **how)
-    T = lookup.draft + 1
-    ids_BN, _ = padded(rows.ids, state.cache.slots + T)
-    width = _WIDTH // T + 1
-    state, made, drafts = decode_speculatively(
-        *programs, lookup, job.params.tree, state, ids_BN, job.sampling, job.ends, np.int32(min(count, width)),
-        width=width, **how,
-    )  # fmt: skip
+    if lookup is not None and room > lookup.draft:
+        return _drafted(job, state, rows, lookup, count)
+    steps = np.int32(min(count, room))
+    model = (job.config, job.execution, job.params.tree)
+    return decode(*model, state, job.sampling, job.ends, steps, width=_WIDTH, logprobs=job.request.logprobs)
+
+
+def _drafted(job: Job, state: State, rows: Rows, lookup: PromptLookup, count: int) -> tuple[State, Made]:
+    width = _WIDTH // (lookup.draft + 1) + 1
+    ids_BN, _ = padded(rows.ids, state.cache.slots + lookup.draft + 1)
+    steps = np.int32(min(count, width))
+    model = (job.config, job.execution, lookup, job.params.tree)
+    how = {"width": width, "logprobs": job.request.logprobs}
+    state, made, drafts = decode_speculatively(*model, state, ids_BN, job.sampling, job.ends, steps, **how)
     rows.count_drafts(drafts)
     return state, made
 
@@ -178,9 +185,9 @@ class _Steps:
         self._patience = patience
         self._since = time.perf_counter()
 
-    def took(self) -> None:
-        """Say that `count` more have been made and looked at."""
+    def looked_at(self, tokens: int) -> None:
+        """Say that the caller has seen so many tokens more of the quickest row."""
         seconds = time.perf_counter() - self._since
         if self._patience is not None:
-            self.count = max(1, min(_WIDTH, 2 * self.count, int(self.count * self._patience / seconds)))
+            self.count = max(1, min(_WIDTH, 2 * self.count, int(tokens * self._patience / seconds)))
         self._since = time.perf_counter()

@@ -1,4 +1,8 @@
-"""The KV cache: what a decoder remembers of the tokens it has read, an explicit argument and result of `apply`."""
+"""The KV cache: what a decoder remembers of the tokens it has read, an explicit argument and result of `apply`.
+
+Slot s of a row holds its token at position s, so a row's length says which slots are filled and where the next token
+goes, and the causal mask hides the others: nothing else is kept of padding, pieces or neighbours.
+"""
 
 from __future__ import annotations
 
@@ -55,20 +59,35 @@ class Cache:
         missing = self.source_mask_BS.shape[1] - mask_BS.shape[1]
         return dataclasses.replace(self, source_mask_BS=jnp.pad(mask_BS != 0, ((0, 0), (0, missing))))
 
+    def fits(self, T: int, mask_BT: jax.Array | None, context_length: int) -> jax.Array:
+        """Return which rows have room for T more tokens, and padding only behind real ones; [B]."""
+        fits_B = self.lengths_B + T <= self.slots
+        if mask_BT is None:
+            return fits_B & (self.lengths_B + T <= context_length)
+        behind_B = (mask_BT[:, 1:] <= mask_BT[:, :-1]).all(axis=1)
+        return fits_B & (self.lengths_B + mask_BT.sum(axis=1) <= context_length) & behind_B
+
     def grown(self, length: int) -> Cache:
-        """Return the cache with room for `length` tokens, no fewer than now."""
+        """Return the cache with room for `length` tokens.
+
+        Raises:
+            RequestError: fewer than it has room for now.
+        """
+        if length < self.slots:
+            raise RequestError(f"cache: it has room for {self.slots} tokens and cannot shrink to {length}")
         blocks = tuple(block._replace(attention=block.attention.grown(length)) for block in self.blocks)
         return dataclasses.replace(self, blocks=blocks)
 
     def repeated(self, n: int) -> Cache:
         """Return the cache with each row n times in a row."""
         B = self.lengths_B.shape[0]
-        repeat = lambda memory: memory and memory.repeated(B, n)  # noqa: E731
-        rows = (self.lengths_B, self.source_mask_BS)
-        return Cache(
-            tuple(BlockMemory(*map(repeat, block)) for block in self.blocks),
-            *(x if x is None else jnp.repeat(x, n, axis=0) for x in rows),
-        )
+
+        def repeated(block: BlockMemory) -> BlockMemory:
+            return BlockMemory(*(None if memory is None else memory.repeated(B, n) for memory in block))
+
+        blocks = tuple(repeated(block) for block in self.blocks)
+        mask_BS = None if self.source_mask_BS is None else jnp.repeat(self.source_mask_BS, n, axis=0)
+        return Cache(blocks, jnp.repeat(self.lengths_B, n), mask_BS)
 
 
 jax.tree_util.register_dataclass(Cache, data_fields=["blocks", "lengths_B", "source_mask_BS"], meta_fields=[])
@@ -98,8 +117,8 @@ def make_cache(
     Example:
         >>> config = ModelConfig.preset("minigpt")
         >>> params = jaxgpt.init(config, key=jax.random.key(0))
-        >>> logits_BTV, cache = apply(config, params, np.array([[0]]), cache=make_cache(config, 1, 2))
-        >>> logits_BTV, cache = apply(config, params, np.array([[1]]), cache=cache)
+        >>> logits_BTV, cache = jaxgpt.apply(config, params, np.array([[0]]), cache=make_cache(config, 1, 2))
+        >>> logits_BTV, cache = jaxgpt.apply(config, params, np.array([[1]]), cache=cache)
         >>> logits_BTV.shape, cache.lengths_B.tolist()
         ((1, 1, 5), [2])
     """
@@ -123,11 +142,12 @@ def _empty(
     """One program for all arrays: as many calls would take longer than a small model's step."""
     K, D, dtype = config.key_value_heads, config.head_width, execution.compute_dtype
 
-    def block() -> BlockMemory:
-        return BlockMemory(*(size and empty(batch, size, K, D, dtype) for size in (length, source_length)))
+    def memory(size: int | None) -> KeyValues | None:
+        return None if size is None else empty(batch, size, K, D, dtype)
 
     source_mask_BS = None if source_length is None else jnp.zeros((batch, source_length), bool)
-    return Cache(tuple(block() for _ in range(config.layers)), jnp.zeros(batch, jnp.int32), source_mask_BS)
+    blocks = tuple(BlockMemory(memory(length), memory(source_length)) for _ in range(config.layers))
+    return Cache(blocks, jnp.zeros(batch, jnp.int32), source_mask_BS)
 
 
 def _check_size(name: str, size: int, most: int | None = None) -> None:

@@ -13,6 +13,7 @@ from jaxgpt.ops.cross_entropy import mean_over_tokens, token_cross_entropy
 from jaxgpt.ops.taps import Override, Recorder, no_tap
 
 from .cache import Cache
+from .cache_checks import check_cache
 from .inputs import Inputs, check_id_range, check_inputs, check_values
 from .modules import Transformer
 from .parameters import check_parameters
@@ -54,7 +55,8 @@ def apply(
         positions_BT: Positions in 0..context_length-1 to use instead of those.
         cache: What `make_cache` or an earlier call returned: the tokens follow those that it holds, and see them.
             Padding may then only follow a row's real tokens, and is not kept. A source is passed once, with the first
-            tokens. In a compiled function, where it cannot be refused, a row that does not fit gives NaN.
+            tokens. In a compiled function, where it cannot be refused, a row that does not fit, or
+            has padding before a real token, gives NaN.
         dropout_key: A PRNG key to train with dropout; None means no dropout.
         execution: How to run; None means float32 with the automatic attention.
         trace: Also return every named intermediate. Attention then runs the `reference` implementation, since
@@ -79,10 +81,12 @@ def apply(
     """
     check_parameters(config, params)
     inputs = Inputs(token_ids_BT, mask_BT, segment_ids_BT, positions_BT, source_ids_BS, source_mask_BS, cache)
+    execution = execution or ExecutionConfig()
     check_inputs(config, inputs)
+    check_cache(config, execution, inputs)
     check_values(config, inputs)
     tap = Recorder(overrides) if trace or overrides else no_tap
-    model = Transformer(config, execution or ExecutionConfig())
+    model = Transformer(config, execution)
     result = model.apply({"params": params}, **vars(inputs), dropout_key=dropout_key, tap=tap)
     if isinstance(tap, Recorder):
         tap.check_all_used()

@@ -51,6 +51,7 @@ class Inputs:
         """Return the mask of self-attention: the family's direction, and what else hides a key."""
         mask = direction if window is None else direction & masks.window(window)
         if self.cache is not None:
+            # Padding stands behind a row's real tokens, in slots that come after all that they may see.
             return mask & Mask(query_offset=self.cache.lengths_B)
         if self.mask_BT is not None:
             mask = mask & masks.padding(self.mask_BT)
@@ -75,21 +76,10 @@ class Inputs:
         """Return the cache with these tokens in it, whose keys and values are in the memory of `blocks`."""
         return self._with_source.after(blocks, self.token_ids_BT.shape[1], self.mask_BT)
 
-    def within_cache(self, logits_BTV: jax.Array) -> jax.Array:
-        """Return the logits, or NaN in a row whose tokens did not fit into the cache.
-
-        Inside a compiled program nothing can be raised, and a write that begins too late would move back over what
-        was there.
-        """
-        fits_B = self.cache.lengths_B + self.token_ids_BT.shape[1] <= self.cache.slots
-        return jnp.where(fits_B[:, None, None], logits_BTV, jnp.nan)
-
 
 def check_inputs(config: ModelConfig, inputs: Inputs) -> None:
     """Refuse inputs whose shapes, dtypes or family do not fit; values are checked by `check_values`."""
     has_source = config.family == "encoder_decoder"
-    if inputs.cache is not None:
-        _check_cache(config, inputs, inputs.cache)
     for name in ("source_ids_BS", "source_mask_BS"):
         if getattr(inputs, name) is not None and not has_source:
             raise RequestError(f"{name}: a model of family {config.family} reads no source; leave it out")
@@ -107,27 +97,14 @@ def check_inputs(config: ModelConfig, inputs: Inputs) -> None:
             check_token_ids(name, getattr(inputs, name))
     if config.position == "none" and inputs.positions_BT is not None:
         raise RequestError("positions_BT means nothing for a model without positions; leave it out")
-    if has_source and inputs.source_ids_BS is not None:
+    if inputs.source_mask_BS is not None and inputs.source_ids_BS is None:
+        raise RequestError("source_mask_BS: there is no source_ids_BS that it could be the mask of; pass both")
+    if inputs.source_ids_BS is not None:
         _check_ids(config, "source_ids_BS", inputs.source_ids_BS)
         S = inputs.source_ids_BS.shape[1]
         check_shape("source_ids_BS", inputs.source_ids_BS, B=B)
         if inputs.source_mask_BS is not None:
             check_shape("source_mask_BS", inputs.source_mask_BS, B=B, S=S)
-
-
-def _check_cache(config: ModelConfig, inputs: Inputs, cache: Cache) -> None:
-    """Refuse a cache of another architecture or batch, and what cannot be said of tokens that follow others."""
-    for name in ("positions_BT", "segment_ids_BT"):
-        if getattr(inputs, name) is not None:
-            raise RequestError(f"{name}: with a cache, a row's tokens follow those it holds; leave it out")
-    if len(cache.blocks) != config.layers or (cache.source_mask_BS is None) != (config.family != "encoder_decoder"):
-        raise RequestError("cache: it was made for another architecture; make it with make_cache(config, ...)")
-    B = jnp.shape(inputs.token_ids_BT)[0]
-    check_shape("lengths_B", cache.lengths_B, B=B)
-    if inputs.source_ids_BS is not None:
-        slots, S = cache.source_mask_BS.shape[1], inputs.source_ids_BS.shape[1]
-        if slots < S:
-            raise RequestError(f"cache: it has room for a source of {slots} tokens, got {S}; make a longer one")
 
 
 def _check_ids(config: ModelConfig, name: str, ids: jax.Array) -> None:
@@ -145,31 +122,12 @@ def check_values(config: ModelConfig, inputs: Inputs) -> None:
     check_id_range("token_ids_BT", inputs.token_ids_BT, config.vocab_size)
     if inputs.source_ids_BS is not None:
         check_id_range("source_ids_BS", inputs.source_ids_BS, config.vocab_size)
-    if inputs.cache is not None:
-        _check_room(config, inputs, inputs.cache)
     if config.window is not None and inputs.segment_ids_BT is None:
         _check_padding_outside(inputs.mask_BT)
     if inputs.positions_BT is not None:
         _check_range(
             "positions_BT", inputs.positions_BT, config.context_length, "the context", "positions count from 0"
         )
-
-
-def _check_room(config: ModelConfig, inputs: Inputs, cache: Cache) -> None:
-    """Refuse tokens that the cache or the context has no room for, padding before real tokens, and no source yet."""
-    T, mask_BT = inputs.token_ids_BT.shape[1], inputs.mask_BT
-    if any(isinstance(array, jax.core.Tracer) for array in (cache.lengths_B, cache.source_mask_BS, mask_BT)):
-        return
-    used_B = np.asarray(cache.lengths_B)
-    if used_B.max() + T > cache.slots:
-        raise RequestError(
-            f"cache: a row holds {used_B.max()} tokens, and {T} more do not fit into its {cache.slots} slots; make a "
-            "longer one with make_cache, or cache.grown(length)"
-        )
-    if mask_BT is not None and (np.diff(np.asarray(mask_BT).astype(int), axis=1) > 0).any():
-        raise RequestError("mask_BT: with a cache, padding stands behind a row's real tokens; move it there")
-    if cache.source_mask_BS is not None and inputs.source_ids_BS is None and not np.any(cache.source_mask_BS):
-        raise RequestError("source_ids_BS: the cache has read no source yet; pass the source with the first tokens")
 
 
 def _check_padding_outside(mask_BT: Any) -> None:

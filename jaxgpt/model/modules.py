@@ -26,6 +26,7 @@ from jaxgpt.ops.rotary import Rotation, rotation, sinusoidal_table
 from jaxgpt.ops.taps import Tap, no_tap, scoped
 
 from .cache import BlockMemory, Cache
+from .cache_checks import check_cache
 from .inputs import Inputs, check_inputs
 from .parameters import Params, draw, map_specs, path_number
 from .specs import (
@@ -360,6 +361,7 @@ class Transformer(nn.Module):
         config = self.config
         inputs = Inputs(token_ids_BT, mask_BT, segment_ids_BT, positions_BT, source_ids_BS, source_mask_BS, cache)
         check_inputs(config, inputs)
+        check_cache(config, self.execution, inputs)
         tables = declare(self, embedding_specs(config))
         embedding_VC = tables["token_embedding"]
         sight: dict[str, Any] = {
@@ -387,4 +389,6 @@ class Transformer(nn.Module):
         logits_BTV = tap("logits", VocabularyHead(config, name="lm_head")(final_BTC, embedding_VC))
         if cache is None:
             return logits_BTV
-        return inputs.within_cache(logits_BTV), inputs.cache_after(memories)
+        # Nothing can be raised when the program runs, and a write that begins too late would move back over others.
+        fits_B = cache.fits(token_ids_BT.shape[1], mask_BT, config.context_length)
+        return jnp.where(fits_B[:, None, None], logits_BTV, jnp.nan), inputs.cache_after(memories)

@@ -200,7 +200,7 @@ def test_the_footer_counts_and_goes_to_standard_error(command, saved, tmp_path):
         (["--prompt", "-x"], "--prompt: expected a value; one that begins with a dash is written --prompt=VALUE"),
         (
             ["--prompt", "hello", "--max-new-tokens", "12"],
-            "--prompt hello: prompt of 5 tokens + 12 new = 17, above the context of 16; ask for at most 11 new to",
+            "--prompt hello: prompts[0]: 5 tokens + 12 new = 17, above the context of 16; ask for at most 11 new to",
         ),
         (
             ["--prompt", "hello world hell"],

@@ -10,7 +10,7 @@ from jaxgpt import ModelConfig, RequestError, WorkError
 from jaxgpt.generation.generate import generate
 
 # 40 positions: prompts and continuations cross the width of 32 at which a window is compiled anew.
-CONFIG = ModelConfig(vocab_size=11, context_length=40, width=12, layers=2, heads=3)
+CONFIG = ModelConfig(vocab_size=11, context_length=40, width=12, layers=1, heads=3)
 PARAMS = random_parameters(CONFIG)
 KEY = jax.random.key(5)
 
@@ -140,7 +140,7 @@ def test_a_wrong_request_is_refused_with_what_was_got(prompts, options, message)
 @pytest.mark.parametrize(("length", "new", "room"), [(35, 6, 5), (40, 1, 0), (60, 3, 0)])
 def test_a_request_above_the_context_is_refused_with_its_numbers(length, new, room):
     message = (
-        f"prompt of {length} tokens \\+ {new} new = {length + new}, above the context of 40; "
+        f"prompts\\[1\\]: {length} tokens \\+ {new} new = {length + new}, above the context of 40; "
         f"ask for at most {room} new tokens"
     )
     with pytest.raises(RequestError, match=message):

@@ -11,7 +11,7 @@ from small_models import random_parameters
 from jaxgpt import ModelConfig, PromptLookup, RequestError
 from jaxgpt.generation.generate import GenerationStream, generate
 from jaxgpt.generation.lookup import drafted
-from jaxgpt.generation.requests import Request
+from jaxgpt.generation.requests import GenerationRequest
 from jaxgpt.generation.sampling import Sampling
 
 CONFIG = ModelConfig(vocab_size=11, context_length=40, width=12, layers=1, heads=3)
@@ -48,12 +48,12 @@ def test_a_row_ends_behind_its_stop_id_and_the_others_go_on():
 def test_a_row_ends_with_the_token_that_completes_a_stop_string():
     free = continued()
     new = letters(free.ids[0][3:])
-    result = continued(stop_strings=[new[3:5], "never there"], decode=letters)
-    end = new.index(new[3:5]) + 2
-    assert letters(result.ids[0][3:]) == new[:end]
-    assert result.stop_reasons[0] == "stop_string"
     other = letters(free.ids[1][5:])
-    assert letters(result.ids[1][5:]) == other[: other.index(new[3:5]) + 2] if new[3:5] in other else other
+    stop = next(new[i : i + 2] for i in range(NEW) if new[i : i + 2] not in other)
+    result = continued(stop_strings=[stop, "never there"], decode=letters)
+    assert letters(result.ids[0][3:]) == new[: new.index(stop) + 2]
+    assert letters(result.ids[1][5:]) == other
+    assert result.stop_reasons == ["stop_string", "length"]
 
 
 def test_no_new_tokens_end_for_their_number():
@@ -72,7 +72,7 @@ def test_log_probabilities_are_the_models_own():
 
 @pytest.mark.parametrize("patience", [None, 1e-9, 0.01])
 def test_pieces_joined_are_the_whole(patience):
-    request = Request(max_new_tokens=NEW, n=2, sampling=Sampling(temperature=0.7))
+    request = GenerationRequest(max_new_tokens=NEW, n=2, sampling=Sampling(temperature=0.7))
     stream = GenerationStream(CONFIG, PARAMS, PROMPTS, request, key=KEY, patience=patience)
     joined = [[*prompt] for prompt in PROMPTS for _ in range(2)]
     ended = set()
@@ -102,7 +102,7 @@ def test_drafting_gives_the_greedy_ids(lookup):
     plain, fast = (continued(REPEATING, 30, lookup=choice, **options) for choice in (None, lookup))
     assert (fast.ids, fast.stop_reasons) == (plain.ids, plain.stop_reasons)
     assert plain.acceptance is None
-    assert 0 <= fast.acceptance <= 1
+    assert 0 < fast.acceptance < 1  # so both what is kept and what is not has been seen
     for nats, wanted in zip(fast.logprobs, plain.logprobs, strict=True):
         np.testing.assert_allclose(nats, wanted, atol=2e-5)
 
@@ -117,6 +117,25 @@ def test_a_model_that_repeats_itself_accepts_its_drafts():
     result = generate(cycle, params, [[1]], max_new_tokens=38, temperature=0, key=KEY, lookup=PromptLookup())
     assert result.acceptance > 0.5
     assert result.ids == generate(cycle, params, [[1]], max_new_tokens=38, temperature=0, key=KEY).ids
+
+
+def test_a_long_row_that_ended_does_not_hold_up_the_drafts_of_the_others():
+    """The first row ends in the last slots of the cache, where the second has most of them before it."""
+    stop = continued([[1] * 30], 1, temperature=0).ids[0][-1]
+    prompts = [[1] * 38, [2]]
+    plain, fast = (
+        continued(prompts, 2, temperature=0, stop_ids=[stop], lookup=lookup) for lookup in (None, PromptLookup())
+    )
+    assert (fast.ids, fast.stop_reasons) == (plain.ids, plain.stop_reasons)
+
+
+def test_a_stream_goes_on_where_it_was_left():
+    stream = GenerationStream(CONFIG, PARAMS, PROMPTS, GenerationRequest(max_new_tokens=NEW, logprobs=True), key=KEY)
+    first = next(iter(stream))
+    assert first.ids == stream.result().ids[0][3:4]
+    assert len(list(stream)) >= 2
+    whole = continued(logprobs=True)
+    assert (stream.result().ids, stream.result().logprobs) == (whole.ids, whole.logprobs)
 
 
 @settings(deadline=None)
@@ -137,9 +156,15 @@ def test_a_draft_is_what_followed_the_longest_run_where_it_stood_last(ids, longe
     [
         ({"n": 0}, "n: expected at least 1, got 0"),
         ({"n": 1.5}, r"n: expected a whole number, got 1\.5"),
-        ({"stop_strings": "end"}, "stop_strings: expected texts that are not empty, got 'end'"),
-        ({"stop_strings": [""]}, "stop_strings: expected texts that are not empty"),
+        ({"stop_strings": "end"}, "stop_strings: expected a list of texts that are not empty, got 'end'"),
+        ({"stop_strings": [""]}, "stop_strings: expected a list of texts that are not empty"),
         ({"stop_strings": ["end"]}, "stop_strings are looked for in text; pass decode="),
+        ({"stop_ids": [5.5]}, r"stop_ids: expected whole numbers in a set or a list, got 5\.5"),
+        ({"stop_ids": 3}, "stop_ids: expected whole numbers in a set or a list, got 3"),
+        ({"stop_ids": [99]}, r"stop_ids\[0\] is 99, outside the vocabulary 0\.\.10"),
+        ({"stop_strings": [5]}, r"stop_strings: expected a list of texts that are not empty, got \[5\]"),
+        ({"lookup": True, "temperature": 0}, r"lookup: expected a jaxgpt\.PromptLookup or None, got True"),
+        ({"lookup": PromptLookup(draft=40), "temperature": 0}, "a draft of 40 tokens .* the context of 40"),
         ({"lookup": PromptLookup()}, "lookup drafts tokens for plain greedy .* with a temperature above 0"),
         ({"lookup": PromptLookup(), "temperature": 0, "repetition_penalty": 2.0}, "with a repetition penalty"),
         ({"lookup": PromptLookup(), "temperature": 0, "context_policy": "crop"}, "with context_policy 'crop'"),

@@ -8,7 +8,7 @@ import pytest
 from small_models import SMALL, random_parameters
 
 import jaxgpt
-from jaxgpt import RequestError
+from jaxgpt import ExecutionConfig, RequestError
 from jaxgpt.model.serving import prepare
 
 PARAMS = random_parameters(SMALL)
@@ -48,8 +48,44 @@ def test_inputs_that_mean_nothing_behind_other_tokens_are_refused(inputs, messag
 def test_a_cache_of_another_shape_is_refused():
     with pytest.raises(RequestError, match=r"lengths_B: expected shape \[B=2\], got \[3\]"):
         jaxgpt.apply(SMALL, PARAMS, IDS, cache=jaxgpt.make_cache(SMALL, 3, 6))
-    with pytest.raises(RequestError, match="cache: it was made for another architecture"):
-        jaxgpt.apply(SMALL, PARAMS, IDS, cache=jaxgpt.make_cache(SMALL.replace(layers=1), 2, 6))
+    for change in ({"layers": 1}, {"kv_heads": 1}, {"family": "encoder_decoder"}):
+        other = SMALL.replace(**change)
+        room = {"source_length": 2} if other.family == "encoder_decoder" else {}
+        cache = jaxgpt.make_cache(other, 2, 6, **room)
+        with pytest.raises(RequestError, match="cache: it was made for another architecture"):
+            jaxgpt.apply(SMALL, PARAMS, IDS, cache=cache)
+
+
+def test_a_cache_of_another_number_format_is_refused():
+    half = ExecutionConfig(compute_dtype="bfloat16")
+    with pytest.raises(RequestError, match="it holds bfloat16, but the execution computes in float32"):
+        jaxgpt.apply(SMALL, PARAMS, IDS, cache=jaxgpt.make_cache(SMALL, 2, 6, execution=half))
+
+
+def test_a_cache_does_not_reach_beyond_the_context():
+    rope = SMALL.replace(position="rope")
+    params = random_parameters(rope)
+    cache = jaxgpt.make_cache(rope, 2, 6).grown(20)
+    with pytest.raises(RequestError, match="cache: it has room for 20 tokens and cannot shrink to 6"):
+        cache.grown(6)
+    step = jax.jit(partial(jaxgpt.apply, rope))
+    _, cache = step(params, np.tile(IDS, 3), cache=cache)
+    with pytest.raises(RequestError, match="a row would hold 8 tokens, above the context of 6"):
+        jaxgpt.apply(rope, params, IDS, cache=cache)
+    assert np.isnan(step(params, IDS, cache=cache)[0]).all()
+
+
+def test_padding_before_a_token_gives_nan_where_it_cannot_be_refused():
+    step = jax.jit(partial(jaxgpt.apply, SMALL))
+    logits_BTV, _ = step(PARAMS, IDS, mask_BT=np.array([[0, 1], [1, 0]]), cache=jaxgpt.make_cache(SMALL, 2, 6))
+    assert np.isnan(logits_BTV[0]).all()
+    assert np.isfinite(logits_BTV[1]).all()
+
+
+def test_a_source_mask_without_a_source_is_refused():
+    params, cache = random_parameters(BOTH), jaxgpt.make_cache(BOTH, 2, 6, source_length=3)
+    with pytest.raises(RequestError, match="source_mask_BS: there is no source_ids_BS"):
+        jaxgpt.apply(BOTH, params, IDS, source_mask_BS=np.ones((2, 3), bool), cache=cache)
 
 
 def test_a_token_too_many_is_refused_with_the_numbers_and_gives_nan_where_it_cannot_be():
@@ -86,6 +122,12 @@ def test_the_keys_of_a_cache_have_no_axis_of_size_1():
         batch: jaxgpt.make_cache(SMALL.replace(kv_heads=1), batch, 5).blocks[0].attention.k.shape for batch in (1, 2)
     }
     assert shapes == {1: (5, 4), 2: (2, 5, 4)}
+
+
+def test_matrices_are_prepared_in_the_number_format_of_the_execution():
+    ready = prepare(SMALL, PARAMS, execution=ExecutionConfig(compute_dtype="bfloat16"))
+    assert ready.tree["blocks_0"]["ffn"]["up"]["kernel"].matrix_OI.dtype == "bfloat16"
+    assert ready.tree["token_embedding"].dtype == "float32"
 
 
 def test_prepared_parameters_are_those_of_one_architecture():

@@ -13,7 +13,7 @@ import jaxgpt
 from jaxgpt import ExecutionConfig, ModelConfig
 from jaxgpt.generation.generate import generate
 
-CONFIG = ModelConfig(vocab_size=11, context_length=40, width=12, layers=2, heads=3)
+CONFIG = ModelConfig(vocab_size=11, context_length=40, width=12, layers=1, heads=3)
 PARAMS = random_parameters(CONFIG)
 LENGTHS = (1, 5, 24, 30)  # in a batch the last one widens the window of all from 32 to 40
 PROMPTS = [np.random.default_rng(n).integers(0, CONFIG.vocab_size, n).tolist() for n in LENGTHS]

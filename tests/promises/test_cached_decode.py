@@ -60,6 +60,7 @@ def deviation(got, want):
     return np.abs(got - want).max() / np.abs(want).max()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("config", DECODERS.values(), ids=DECODERS)
 def test_logits_of_each_step_are_those_of_the_float64_reference(config):
     params, ids_BT = random_parameters(config), random_ids(config, B, T)
@@ -69,25 +70,30 @@ def test_logits_of_each_step_are_those_of_the_float64_reference(config):
     assert (steps_BTV.argmax(-1) == full_BTV.argmax(-1)).all()
 
 
+@pytest.mark.parametrize("config", DECODERS.values(), ids=DECODERS)
+def test_rows_of_several_lengths_read_in_pieces_are_those_of_the_float64_reference(config):
+    """Rows end in the first, the second and the third piece, and inside one; a source is read with the first."""
+    params, ids_BT = random_parameters(config), random_ids(config, B, T)
+    full_BTV = full_forward(config, params, ids_BT)
+    mask_BT = np.arange(T) < np.array([1, 4, 5])[:, None]
+    step, source, cache = compiled(config), source_of(config), cache_for(config)
+    for start in range(0, T, 2):
+        piece = slice(start, start + 2)
+        padded_BT = np.where(mask_BT, ids_BT, 7)[:, piece]
+        piece_BTV, cache = step(params, padded_BT, mask_BT=mask_BT[:, piece], cache=cache, **source)
+        source, real_BT = {}, mask_BT[:, piece]
+        assert not real_BT.any() or deviation(piece_BTV[real_BT], full_BTV[:, piece][real_BT]) <= 1e-5
+    assert cache.lengths_B.tolist() == [1, 4, 5]
+    next_B1V, _ = step(params, ids_BT[[0, 1, 2], [1, 4, 5]][:, None], cache=cache)
+    assert deviation(next_B1V[:, 0], full_BTV[[0, 1, 2], [1, 4, 5]]) <= 1e-5
+
+
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=2, max_size=5), st.sampled_from([15, 24]))
 def test_any_pieces_and_any_length_of_the_cache_give_the_same(pieces, length):
     params, ids_BT = random_parameters(LLAMA), random_ids(LLAMA, B, sum(pieces))
     pieces_BTV = read_in_pieces(LLAMA, params, ids_BT, pieces, cache_for(LLAMA, length))
     assert deviation(pieces_BTV, full_forward(LLAMA, params, ids_BT)) <= 1e-5
-
-
-def test_a_row_of_a_ragged_batch_goes_on_from_its_own_length():
-    config, lengths = ARCHITECTURES["gpt2-like"], [1, 4, 3]
-    params, ids_BT, step = random_parameters(config), random_ids(config, B, T), compiled(config)
-    mask_BT = np.arange(4) < np.array(lengths)[:, None]
-    padded_BT = np.where(mask_BT, ids_BT[:, :4], 7)
-    _, cache = step(params, padded_BT, mask_BT=mask_BT, cache=cache_for(config))
-    assert cache.lengths_B.tolist() == lengths
-    next_B1V, _ = step(params, np.full((B, 1), 5), cache=cache)
-    for row, length in enumerate(lengths):
-        ids_1T = np.append(ids_BT[row, :length], 5)[None]
-        assert deviation(next_B1V[row, 0], full_forward(config, params, ids_1T)[0, -1]) <= 1e-5
 
 
 @pytest.mark.parametrize("config", [LLAMA, ARCHITECTURES["encoder_decoder"]], ids=["decoder", "encoder_decoder"])

@@ -73,6 +73,17 @@ def test_no_speculative_step_copies_a_cache(batch):
     assert hlo.copies(compiled, size) == []
 
 
+def test_reading_a_prompt_and_choosing_the_first_token_copy_no_cache_either():
+    tree = jaxgpt.prepare(CONFIG, random_parameters(CONFIG)).tree
+    cache, logits_BV = jaxgpt.make_cache(CONFIG, 2, 256), jnp.zeros((2, CONFIG.vocab_size))
+    ids_BT, size = jnp.zeros((2, 4), jnp.int32), cache.blocks[0].attention.k.size
+    read = programs.prefill.lower(CONFIG, ExecutionConfig(), tree, cache, logits_BV, ids_BT, ids_BT == 0, {})
+    assert hlo.copies(read.compile(), size) == []
+    sampling, ends = Sampling().traced(CONFIG.vocab_size), programs.Ends(jnp.full(8, -3), jnp.int32(9))
+    first = programs.begin.lower(logits_BV, cache, logits_BV > 0, KEY, sampling, ends, n=1, logprobs=False)
+    assert hlo.copies(first.compile(), size) == []
+
+
 @pytest.mark.ci
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_long_cache_is_not_copied_either(batch):
@@ -94,16 +105,20 @@ def compilations(text):
 
 
 def test_a_generation_compiles_each_program_once_for_each_size(caplog):
-    config = CONFIG.replace(width=16, layers=1, heads=2, context_length=600)  # that no other test has compiled
+    config = CONFIG.replace(width=16, layers=1, heads=2, context_length=900)  # that no other test has compiled
     params = jaxgpt.prepare(config, random_parameters(config))
+    prompt = [1, 2] * 265  # read in pieces of 512 and 32
     with jax.log_compiles(True), caplog.at_level(logging.WARNING):
-        generate(config, params, [[1, 2]], max_new_tokens=590, key=KEY)
+        generate(config, params, [[1, 2]], max_new_tokens=890, key=KEY)
+        generate(config, params, [prompt], max_new_tokens=300, key=KEY)
     counts = compilations(caplog.text)
-    assert counts["prefill"] == counts["begin"] == 1
-    assert counts["decode"] == 2  # 256 and 600 slots
+    assert counts["decode"] == 2  # 256 and 900 slots
+    assert counts["prefill"] == 3  # 32 tokens into 256 slots, 512 and 32 into 900
+    assert counts["begin"] == 2
     caplog.clear()
     with jax.log_compiles(True), caplog.at_level(logging.WARNING):
         for options in ({}, {"temperature": 0}, {"temperature": 0.5, "top_k": 3, "top_p": 0.4, "min_p": 0.1}):
-            generate(config, params, [[3, 4, 5]], max_new_tokens=580, key=jax.random.key(1), stop_ids=[99], **options)
+            generate(config, params, [[3, 4, 5]], max_new_tokens=880, key=jax.random.key(1), stop_ids=[9], **options)
+        generate(config, params, [prompt[:-5]], max_new_tokens=200, key=KEY)
     again = compilations(caplog.text)
     assert not {"prefill", "begin", "decode"} & set(again)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxgpt.config import ExecutionConfig
 from jaxgpt.generation.generate import GenerationStream, generate
 from jaxgpt.generation.programs import choose_over
-from jaxgpt.generation.requests import Request, padded
+from jaxgpt.generation.requests import GenerationRequest, padded
 from jaxgpt.generation.sampling import Sampling
 from jaxgpt.generation.widths import width_of
 from jaxgpt.model.serving import Prepared
@@ -73,7 +73,7 @@ def choices_of(workload: Workload, ids: Any, nats: Any = None) -> Choices:
 def cached(params: Prepared, workload: Workload) -> Program:
     """Return `jaxgpt.generate` itself, timed where its stream hands over the first tokens and where it ends."""
     config, prompts, key = workload.config, workload.prompts(), random_key(0)  # nothing is drawn at temperature 0
-    request = Request(max_new_tokens=workload.N, sampling=_GREEDY)
+    request = GenerationRequest(max_new_tokens=workload.N, sampling=_GREEDY)
 
     def call() -> Timed:
         start = time.perf_counter()

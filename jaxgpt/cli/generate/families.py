@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jaxgpt.config import RequestError
 from jaxgpt.data.tokenizer.special import encode_with_special, special_id
 from jaxgpt.generation.lookup import PromptLookup
-from jaxgpt.generation.requests import Request, check_prompts
+from jaxgpt.generation.requests import GenerationRequest, check_prompts
 from jaxgpt.generation.sampling import Sampling
 
 from .asked import Asked
@@ -35,7 +35,7 @@ class Task(NamedTuple):
     asked: list[Asked]
     prompts: list[list[int]]
     sources: list[list[int]] | None
-    request: Request
+    request: GenerationRequest
     shown_ids: Callable[[list[int]], list[int]]
     text: Callable[[list[int]], str]
 
@@ -113,10 +113,10 @@ def _request(
     tokenizer: Tokenizer,
     *,
     most: int | None = None,
-) -> Request:
+) -> GenerationRequest:
     """Return what is wanted of the prompts, each of them checked against the context."""
     new, special = options.max_new_tokens, tokenizer.special_ids
-    request = Request(
+    request = GenerationRequest(
         max_new_tokens=_room(config, asked, prompts, most) if new is None else new,
         n=1 if options.n is None else options.n,
         sampling=Sampling(

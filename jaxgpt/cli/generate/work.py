@@ -63,12 +63,10 @@ def _batches(count: int, size: int) -> Iterator[list[int]]:
 
 
 def _show_batch(task: Task, batch: list[int], stream: GenerationStream, shown: Shown, clock: Clock) -> None:
-    n, ids = task.request.n, stream.rows.ids
-    nats: list[list[float]] = [[] for _ in ids]
+    n, ids, nats = task.request.n, stream.rows.ids, stream.rows.logprobs
     asked = set(batch)
     read = sum(len(task.prompts[i]) + (len(task.sources[i]) if task.sources else 0) for i in asked)
     for piece in clock.watched(stream, read=read, rows=len(asked) * n):
-        nats[piece.row] += piece.logprobs
         if piece.stop_reason is None:
             shown.more(ids[piece.row])
         else:
