@@ -40,7 +40,7 @@ def test_an_encoder_fills_the_masks_of_each_prompt(command, models):
     code, out, err = command("generate", path, "--prompt", "he<mask>lo", "--prompt", "<mask>", "--quiet")
     mask_id = tokenizer.special_ids["mask"]
     rows = [[*TEXT.encode("he"), mask_id, *TEXT.encode("lo")], [mask_id]]
-    expected = [tokenizer.decode(ids) for ids in fill(config, params, rows, mask_id=mask_id)]
+    expected = [tokenizer.decode(ids) for ids in fill(config, params, rows, mask_id=mask_id, key=KEY)]
     assert (code, out, err) == (0, "\n---\n".join(expected) + "\n", "")
 
 
