@@ -70,6 +70,7 @@ def _filled(material: Material, params: Params) -> list[str]:
         params,
         masked_BT.tolist(),
         mask_id=mask_id,
+        drawable_ids=tokenizer.vocab_size,
         key=random_key(config.train.seed),  # greedy: nothing is drawn
         execution=config.execution,
     )

@@ -44,6 +44,18 @@ def test_an_encoder_fills_the_masks_of_each_prompt(command, models):
     assert (code, out, err) == (0, "\n---\n".join(expected) + "\n", "")
 
 
+def test_an_encoder_takes_no_id_that_its_tokenizer_lacks(command, tmp_path):
+    tokenizer = with_roles(TEXT, ["mask"])
+    config = jaxgpt.ModelConfig(
+        family="encoder", vocab_size=30, context_length=16, width=8, layers=1, heads=2, head_bias=True
+    )
+    params = random_parameters(config)
+    params["lm_head"]["bias"][25] = 100
+    jaxgpt.save(tmp_path / "wide", config, params, tokenizer)
+    code, out, err = command("generate", "wide", "--prompt", "he<mask>lo", "--quiet")
+    assert (code, len(out), err) == (0, len("hello\n"), "")
+
+
 def test_an_encoder_decoder_writes_a_target_for_each_source(command, models):
     path, *model = models["encoder_decoder"]
     arguments = ("--source", "hello", "--source", "old", "--prompt", "w", "--prompt", "or", "--max-new-tokens", 5)

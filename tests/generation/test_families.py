@@ -91,6 +91,19 @@ def test_masks_are_filled_with_the_likeliest_tokens_of_each_row_alone():
         assert answer == [int(scores.argmax()) if i == MASK else i for i, scores in zip(row, logits, strict=True)]
 
 
+@pytest.mark.parametrize("mask", [0, 1, 4, MASK])
+def test_only_ids_below_the_drawable_ones_are_taken_and_never_the_mask(mask):
+    rows = [[mask if token == MASK else token + 4 for token in row] for row in ROWS]  # as long, with other masks
+    scores = [reference_numpy.forward(ENCODER, ENCODER_PARAMS, np.array([row]))[0] for row in rows]
+    for drawable in range(2, 12):
+        ids = [token for token in range(drawable) if token != mask]
+        for row, answer, scores_TV in zip(
+            rows, filled(rows, mask_id=mask, drawable_ids=drawable), scores, strict=True
+        ):
+            best = [ids[i] for i in scores_TV[:, ids].argmax(axis=1)]
+            assert answer == [best[i] if token == mask else token for i, token in enumerate(row)]
+
+
 @pytest.mark.ci
 def test_at_a_high_temperature_every_token_is_drawn_but_the_mask():
     many = [filled([[MASK] * 6], temperature=1e6, key=key)[0] for key in jax.random.split(KEY, 40)]
@@ -115,6 +128,10 @@ def test_what_cannot_be_filled_is_refused():
             filled(rows)
     with pytest.raises(RequestError, match=r"mask_ids\[0\]\[0\] is 11, outside"):
         filled(mask_id=11)
+    with pytest.raises(RequestError, match="drawable_ids: the model has 11 ids, got 12; use at most those"):
+        filled(drawable_ids=12)
+    with pytest.raises(RequestError, match="the only id to take, 0, is the mask's; expected more drawable ids"):
+        filled([[0]], mask_id=0, drawable_ids=1)
     broken = ENCODER_PARAMS | {"token_embedding": np.full_like(ENCODER_PARAMS["token_embedding"], np.nan)}
     with pytest.raises(WorkError, match="not finite"):
         filled([[MASK]], broken)

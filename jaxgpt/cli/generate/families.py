@@ -100,9 +100,10 @@ def masked_rows(asked: Sequence[Asked], config: ModelConfig, tokenizer: Tokenize
     return rows, mask_id
 
 
-def sampling_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return how to draw, of what every family knows."""
-    return {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
+def sampling_options(options: argparse.Namespace, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return how to draw, of what every family knows: among the ids that the tokenizer has."""
+    draw = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
+    return draw | {"drawable_ids": tokenizer.vocab_size}
 
 
 def _request(
@@ -120,10 +121,9 @@ def _request(
         max_new_tokens=_room(config, asked, prompts, most) if new is None else new,
         n=1 if options.n is None else options.n,
         sampling=Sampling(
-            **sampling_options(options),
+            **sampling_options(options, tokenizer),
             min_p=options.min_p,
             repetition_penalty=options.repetition_penalty,
-            drawable_ids=tokenizer.vocab_size,
         ),
         stop_ids={special["eos"]} if "eos" in special else (),
         stop_strings=options.stop or (),

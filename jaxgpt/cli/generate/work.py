@@ -114,7 +114,7 @@ def fill_all(
                     mask_id=mask_id,
                     key=random_key(options.seed),
                     execution=model.execution,
-                    **sampling_options(options),
+                    **sampling_options(options, tokenizer),
                 )
             for i, ids in dict(zip(batch, filled, strict=True)).items():
                 clock.reading.tokens += len(ids)
