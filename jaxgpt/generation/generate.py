@@ -73,7 +73,7 @@ def generate(
         n: Continuations of each prompt.
         stop_ids: A row that has been given one of these ids gets no more; the id is kept.
         stop_strings: A row whose new text holds one of these gets no more; the token that completes it is kept.
-        decode: Turns new ids into the text that stop_strings are looked for in.
+        decode: Turns ids into text; stop_strings are looked for in what the new ids add to the text of the prompt.
         temperature, top_k, top_p, min_p, repetition_penalty, drawable_ids: See `Sampling`; temperature 0 is greedy.
             A tokenizer's vocab_size as drawable_ids keeps to ids that it can decode.
         key: A PRNG key; token i of continuation s is drawn with fold_in(fold_in(key, s), i), whatever the prompt.

@@ -51,11 +51,8 @@ def decoder_task(
             raise RequestError(f"{one.line}: a source means nothing for a model of family decoder; leave it out")
     prompts = [start + _ids(one, "prompt", tokenizer, may_be_empty=bool(start)) for one in asked]
 
-    def text(ids: list[int]) -> str:
-        return tokenizer.decode(_between_ends(ids, tokenizer))
-
     request = _request(options, asked, prompts, config, tokenizer, most=MOST)
-    return Task(asked, prompts, None, request, lambda ids: ids, text)
+    return Task(asked, prompts, None, request, lambda ids: ids, _text_of(tokenizer))
 
 
 def encoder_decoder_task(
@@ -79,7 +76,7 @@ def encoder_decoder_task(
         return _between_ends(ids, tokenizer)
 
     request = _request(options, asked, prompts, config, tokenizer)
-    return Task(list(asked), prompts, sources, request, shown_ids, lambda ids: tokenizer.decode(shown_ids(ids)))
+    return Task(list(asked), prompts, sources, request, shown_ids, _text_of(tokenizer))
 
 
 def masked_rows(asked: Sequence[Asked], config: ModelConfig, tokenizer: Tokenizer) -> tuple[list[list[int]], int]:
@@ -127,7 +124,7 @@ def _request(
         ),
         stop_ids={special["eos"]} if "eos" in special else (),
         stop_strings=options.stop or (),
-        decode=tokenizer.decode,
+        decode=_text_of(tokenizer),
         context_policy=options.context_policy or "stop",
         lookup=None if options.lookup is None else PromptLookup(draft=options.lookup),
         logprobs=options.logprobs,
@@ -184,6 +181,10 @@ def _ids(one: Asked, field: str, tokenizer: Tokenizer, *, may_be_empty: bool = F
 def _check_length(ids: list[int], config: ModelConfig) -> None:
     if len(ids) > config.context_length:
         raise RequestError(f"it has {len(ids)} tokens, above the context of {config.context_length}; shorten it")
+
+
+def _text_of(tokenizer: Tokenizer) -> Callable[[list[int]], str]:
+    return lambda ids: tokenizer.decode(_between_ends(ids, tokenizer))
 
 
 def _between_ends(ids: list[int], tokenizer: Tokenizer) -> list[int]:

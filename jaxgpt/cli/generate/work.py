@@ -10,7 +10,7 @@ import jax
 
 from jaxgpt.generation.fill import fill
 from jaxgpt.generation.generate import GenerationStream
-from jaxgpt.generation.text import TextPieces, before_stop, broken_id, certain_text
+from jaxgpt.generation.text import TextPieces, broken_id, place_of_stop
 from jaxgpt.model.serving import prepare
 from jaxgpt.ops.keys import random_key
 
@@ -95,8 +95,7 @@ def _text(task: Task, prompt: list[int], ids: list[int], reason: str) -> str:
     text = task.text(ids)
     if reason != "stop_string":
         return text
-    known = certain_text(task.text, ids[:-1])
-    return before_stop(text, known, task.request.stop_strings, start=len(task.text(prompt)))
+    return text[: place_of_stop(text, task.text(prompt), task.request.stop_strings)]
 
 
 def fill_all(
