@@ -28,7 +28,6 @@ class Task(NamedTuple):
         prompts: What each row begins with.
         sources: What an encoder_decoder reads; None with a decoder.
         request: What is wanted of each.
-        shown_ids: Of all ids of a row, those to show.
         text: The text of all ids of a row.
     """
 
@@ -36,7 +35,6 @@ class Task(NamedTuple):
     prompts: list[list[int]]
     sources: list[list[int]] | None
     request: Request
-    shown_ids: Callable[[list[int]], list[int]]
     text: Callable[[list[int]], str]
 
 
@@ -52,7 +50,7 @@ def decoder_task(
     prompts = [start + _ids(one, "prompt", tokenizer, may_be_empty=bool(start)) for one in asked]
 
     request = _request(options, asked, prompts, config, tokenizer, most=MOST)
-    return Task(asked, prompts, None, request, lambda ids: ids, _text_of(tokenizer))
+    return Task(asked, prompts, None, request, _text_of(tokenizer))
 
 
 def encoder_decoder_task(
@@ -71,12 +69,8 @@ def encoder_decoder_task(
         [bos_id, *([] if one.prompt is None else _ids(one, "prompt", tokenizer, may_be_empty=True))] for one in asked
     ]
     special_id(tokenizer, "eos")
-
-    def shown_ids(ids: list[int]) -> list[int]:
-        return _between_ends(ids, tokenizer)
-
     request = _request(options, asked, prompts, config, tokenizer)
-    return Task(list(asked), prompts, sources, request, shown_ids, _text_of(tokenizer))
+    return Task(list(asked), prompts, sources, request, _text_of(tokenizer))
 
 
 def masked_rows(asked: Sequence[Asked], config: ModelConfig, tokenizer: Tokenizer) -> tuple[list[list[int]], int]:

@@ -84,7 +84,7 @@ def _answer(task: Task, row: int, ids: list[int], reason: str) -> Answer:
         asked.source,
         asked.prompt,
         _text(task, task.prompts[prompt], ids, reason),
-        task.shown_ids(ids),
+        ids,
         reason,
         sample,
     )
