@@ -11,6 +11,7 @@ import jax
 
 from jaxgpt.config import ExecutionConfig, ModelConfig
 from jaxgpt.model.serving import Prepared, prepare
+from jaxgpt.ops.keys import check_key
 
 from .lookup import PromptLookup
 from .requests import ContextPolicy, Decode, GenerationRequest, check_prompts, check_request, check_sources
@@ -74,7 +75,7 @@ def generate(
         n: Continuations of each prompt.
         stop_ids: A row that has been given one of these ids gets no more; the id is kept.
         stop_strings: A row whose new text holds one of these gets no more; the token that completes it is kept.
-        decode: Turns new ids into the text that stop_strings are looked for in.
+        decode: Turns ids into text; stop_strings are looked for in what the new ids add to the text of the prompt.
         temperature, top_k, top_p, min_p, repetition_penalty, drawable_ids: See `Sampling`; temperature 0 is greedy.
             A tokenizer's vocab_size as drawable_ids keeps to ids that it can decode.
         key: A PRNG key; token i of continuation s is drawn with fold_in(fold_in(key, s), i), whatever the prompt.
@@ -166,7 +167,7 @@ class GenerationStream:
         checked = check_prompts(config, prompts, request)
         source = check_sources(config, sources, len(checked), request.context_policy)
         check_request(config, request)
-        execution = execution or ExecutionConfig()
+        key, execution = check_key(key), execution or ExecutionConfig()
         self.rows = Rows(checked, request)
         job = Job(
             config, execution, prepare(config, params, execution=execution), checked, source, request, key, patience

@@ -29,7 +29,8 @@ class GenerationRequest:
         n: How many continuations each prompt gets.
         sampling: How a token is drawn.
         stop_ids: Ids behind which a row ends.
-        stop_strings: Texts behind which a row ends; `decode` turns its new ids into text.
+        stop_strings: Texts behind which a row ends, in what its new ids add to the text of the prompt.
+        decode: Turns ids into text.
         context_policy: What happens at the end of the context.
         lookup: How to draft tokens from the text itself, or None.
         logprobs: Whether each new token's log-probability is wanted.

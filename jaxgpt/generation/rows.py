@@ -13,6 +13,7 @@ from .programs import NOTHING, Made
 from .requests import GenerationRequest
 from .sampling import NOT_FINITE
 from .speculative import Drafts
+from .text import place_of_stop
 
 StopReason = Literal["length", "stop_id", "stop_string"]
 
@@ -43,6 +44,7 @@ class Rows:
         self.logprobs: list[list[float]] = [[] for _ in self.ids]
         self.drafted = self.kept = 0
         self._prompt_lengths = [len(ids) for ids in self.ids]
+        self._prompt_texts = [request.decode(ids) for ids in self.ids] if request.stop_strings else []
 
     @property
     def going(self) -> list[int]:
@@ -93,7 +95,7 @@ class Rows:
         stop = next((i for i, token in enumerate(new) if token in self._request.stop_ids), None)
         if stop is not None:
             new, reason = new[: stop + 1], "stop_id"
-        stop = self._stop_string_within(before, new)
+        stop = self._stop_string_within(row, new)
         if stop is not None:
             new, reason = new[: stop + 1], "stop_string"
         self.ids[row] += new
@@ -101,13 +103,13 @@ class Rows:
         self.reasons[row] = reason
         return Piece(row, new, nats[: len(new)], reason)
 
-    def _stop_string_within(self, before: list[int], new: list[int]) -> int | None:
+    def _stop_string_within(self, row: int, new: list[int]) -> int | None:
         """Return the index of the new token that completes a stop string; None if none does."""
         decode, strings = self._request.decode, self._request.stop_strings
 
         def is_in(count: int) -> bool:
-            text = decode(before + new[:count])
-            return any(string in text for string in strings)
+            text = decode(self.ids[row] + new[:count])
+            return place_of_stop(text, self._prompt_texts[row], strings) is not None
 
         if not strings or not new or not is_in(len(new)):
             return None

@@ -78,21 +78,24 @@ def broken_id(tokenizer: Tokenizer) -> int | None:
     return next((i for i in every if tokenizer.decode([i]) == _REPLACEMENT), None)
 
 
-def before_stop(text: str, known: str, stop_strings: Collection[str], *, start: int) -> str:
-    """Return the text up to the stop string that its last token completed.
+def place_of_stop(text: str, prompt_text: str, stop_strings: Collection[str]) -> int | None:
+    """Return where the first stop string begins in what new ids add to the text of a prompt, None where none does.
+
+    That text may begin with a space that the new ids alone would not show. Where they change the end of the prompt's
+    text, as bytes that finish a character do, the change is new.
 
     Args:
-        text: All of it.
-        known: What was certain of it without its last token.
-        stop_strings: At least one of them is in the text.
-        start: Where the new text begins, which alone is looked through.
+        text: That of the prompt and the new ids.
+        prompt_text: That of the prompt.
+        stop_strings: What is looked for.
 
     Example:
-        >>> before_stop("a. b. c", "a. b", [". "], start=3)
-        'a. b'
+        >>> place_of_stop("a. b. c", "a. b", [". ", "c"])
+        4
     """
-    places = (text.find(stop, max(start, len(known) - len(stop) + 1)) for stop in stop_strings)
-    return text[: min((place for place in places if place >= 0), default=len(text))]
+    start = len(_shared_beginning(prompt_text, text))
+    places = (text.find(stop, start) for stop in stop_strings)
+    return min((place for place in places if place >= 0), default=None)
 
 
 def _shared_beginning(a: str, b: str) -> str:

@@ -65,7 +65,15 @@ def _filled(material: Material, params: Params) -> list[str]:
     if not has_mask_B.any():
         return ["the held-out texts looked at have no masks to fill in"]
     masked_BT, true_BT = batch["token_ids_BT"][has_mask_B], batch["target_ids_BT"][has_mask_B]
-    rows = fill(config.model, params, masked_BT.tolist(), mask_id=mask_id, execution=config.execution)
+    rows = fill(
+        config.model,
+        params,
+        masked_BT.tolist(),
+        mask_id=mask_id,
+        drawable_ids=tokenizer.vocab_size,
+        key=random_key(config.train.seed),  # greedy: nothing is drawn
+        execution=config.execution,
+    )
     filled_BT, hidden_BT = np.array(rows), masked_BT == mask_id
     right = (filled_BT == true_BT)[hidden_BT].sum()
     parts = {"masked": masked_BT, "filled": filled_BT, "text": true_BT}

@@ -35,13 +35,33 @@ def models(tmp_path_factory):
     return made
 
 
+def between_ends(result, tokenizer):
+    """Return the ids of a target, once it has been asserted that its start and end token are there."""
+    special, ids = tokenizer.special_ids, result["ids"]
+    ended = result["stop_reason"] == "stop_id"
+    assert (ids[0], special["eos"] in ids) == (special["bos"], ended)
+    return ids[1 : len(ids) - ended]
+
+
 def test_an_encoder_fills_the_masks_of_each_prompt(command, models):
     path, config, params, tokenizer = models["encoder"]
     code, out, err = command("generate", path, "--prompt", "he<mask>lo", "--prompt", "<mask>", "--quiet")
     mask_id = tokenizer.special_ids["mask"]
     rows = [[*TEXT.encode("he"), mask_id, *TEXT.encode("lo")], [mask_id]]
-    expected = [tokenizer.decode(ids) for ids in fill(config, params, rows, mask_id=mask_id)]
+    expected = [tokenizer.decode(ids) for ids in fill(config, params, rows, mask_id=mask_id, key=KEY)]
     assert (code, out, err) == (0, "\n---\n".join(expected) + "\n", "")
+
+
+def test_an_encoder_takes_no_id_that_its_tokenizer_lacks(command, tmp_path):
+    tokenizer = with_roles(TEXT, ["mask"])
+    config = jaxgpt.ModelConfig(
+        family="encoder", vocab_size=30, context_length=16, width=8, layers=1, heads=2, head_bias=True
+    )
+    params = random_parameters(config)
+    params["lm_head"]["bias"][25] = 100
+    jaxgpt.save(tmp_path / "wide", config, params, tokenizer)
+    code, out, err = command("generate", "wide", "--prompt", "he<mask>lo", "--quiet")
+    assert (code, len(out), err) == (0, len("hello\n"), "")
 
 
 def test_an_encoder_decoder_writes_a_target_for_each_source(command, models):
@@ -54,7 +74,7 @@ def test_an_encoder_decoder_writes_a_target_for_each_source(command, models):
     ids = write_targets(*model, sources, beginnings=beginnings, max_new_tokens=5, temperature=0, key=KEY)
     assert (code, err) == (0, "")
     results = json.loads(out)["results"]
-    assert [result["ids"] for result in results] == ids
+    assert [between_ends(result, model[-1]) for result in results] == ids
     assert [(result["source"], result["prompt"]) for result in results] == [("hello", "w"), ("old", "or")]
     assert [result["text"][0] for result in results] == ["w", "o"]
 
@@ -64,6 +84,21 @@ def test_no_id_of_a_target_lies_outside_the_tokenizer_where_the_model_has_more(m
     fewer = with_roles(CharacterTokenizer(("a", "b")), ["bos", "eos"])
     targets = write_targets(config, params, fewer, [[0], [1], [0, 1]], temperature=5.0, key=KEY)
     assert {token for ids in targets for token in ids} <= set(range(fewer.vocab_size))
+
+
+def test_every_new_id_of_a_target_has_its_log_probability_the_end_token_too(command, tmp_path):
+    tokenizer = with_roles(TEXT, ["bos", "eos"])
+    config = jaxgpt.ModelConfig(
+        family="encoder_decoder", vocab_size=tokenizer.vocab_size, context_length=16, width=8, layers=1, heads=2,
+        head_bias=True,
+    )  # fmt: skip
+    params, special = random_parameters(config), tokenizer.special_ids
+    params["lm_head"]["bias"][special["eos"]] = 100
+    jaxgpt.save(tmp_path / "ending", config, params, tokenizer)
+    _, out, _ = command("generate", "ending", "--source", "he", "--prompt", "wo", "--jsonl", "--logprobs")
+    result = json.loads(out)
+    assert result["ids"] == [special["bos"], *TEXT.encode("wo").tolist(), special["eos"]]
+    assert (result["text"], len(result["logprobs"])) == ("wo", 1)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +156,7 @@ def test_sources_and_masked_texts_may_lie_in_a_file(command, models, tmp_path):
     ids = write_targets(*model, sources, beginnings=beginnings, max_new_tokens=14, temperature=0, key=KEY)
     results = [json.loads(line) for line in out.splitlines()]
     assert (code, err) == (0, "")
-    assert [result["ids"] for result in results] == ids
+    assert [between_ends(result, model[-1]) for result in results] == ids
     assert [{"source": result["source"]} | _prompt(result) for result in results] == lines
 
     (tmp_path / "m.jsonl").write_text('"<mask>"\n"he<mask>"\n"<mask>o"\n')

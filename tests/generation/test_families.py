@@ -74,32 +74,47 @@ def test_each_family_is_sent_to_its_own_function():
     with pytest.raises(RequestError, match=r"fill in masked tokens with jaxgpt\.fill"):
         generate(ENCODER, ENCODER_PARAMS, [[1]], max_new_tokens=1, key=KEY)
     with pytest.raises(RequestError, match="family decoder; only an encoder"):
-        fill(SMALL, ENCODER_PARAMS, [[MASK]], mask_id=MASK)
+        fill(SMALL, ENCODER_PARAMS, [[MASK]], mask_id=MASK, key=KEY)
 
 
 ROWS = [[1, MASK, 3, MASK, 2], [MASK], [MASK, 5]]
 
 
+def filled(rows=ROWS, params=ENCODER_PARAMS, **options):
+    return fill(ENCODER, params, rows, **{"mask_id": MASK, "key": KEY} | options)
+
+
 def test_masks_are_filled_with_the_likeliest_tokens_of_each_row_alone():
-    filled = fill(ENCODER, ENCODER_PARAMS, ROWS, mask_id=MASK)
-    for row, answer in zip(ROWS, filled, strict=True):
+    for row, answer in zip(ROWS, filled(), strict=True):
         logits = reference_numpy.forward(ENCODER, ENCODER_PARAMS, np.array([row]))[0]
         logits[:, MASK] = -np.inf
         assert answer == [int(scores.argmax()) if i == MASK else i for i, scores in zip(row, logits, strict=True)]
 
 
+@pytest.mark.parametrize("mask", [0, 1, 4, MASK])
+def test_only_ids_below_the_drawable_ones_are_taken_and_never_the_mask(mask):
+    rows = [[mask if token == MASK else token + 4 for token in row] for row in ROWS]  # as long, with other masks
+    scores = [reference_numpy.forward(ENCODER, ENCODER_PARAMS, np.array([row]))[0] for row in rows]
+    for drawable in range(2, 12):
+        ids = [token for token in range(drawable) if token != mask]
+        for row, answer, scores_TV in zip(
+            rows, filled(rows, mask_id=mask, drawable_ids=drawable), scores, strict=True
+        ):
+            best = [ids[i] for i in scores_TV[:, ids].argmax(axis=1)]
+            assert answer == [best[i] if token == mask else token for i, token in enumerate(row)]
+
+
 @pytest.mark.ci
 def test_at_a_high_temperature_every_token_is_drawn_but_the_mask():
-    many = [fill(ENCODER, ENCODER_PARAMS, [[MASK] * 6], mask_id=MASK, temperature=1e6, key=k)[0]
-            for k in jax.random.split(KEY, 40)]  # fmt: skip
+    many = [filled([[MASK] * 6], temperature=1e6, key=key)[0] for key in jax.random.split(KEY, 40)]
     counts = np.bincount(np.ravel(many), minlength=11)
     assert counts[MASK] == 0
     assert (counts[:10] > 5).all()
 
 
 def test_what_cannot_be_filled_is_refused():
-    with pytest.raises(RequestError, match="needs a key"):
-        fill(ENCODER, ENCODER_PARAMS, ROWS, mask_id=MASK, temperature=1.0)
+    with pytest.raises(RequestError, match=r"key: expected a PRNG key such as jax\.random\.key\(0\), got 0"):
+        filled(key=0)
     for rows, words in (
         ([[MASK], []], "row 1 is empty"),
         ([], "at least one list of ids"),
@@ -110,9 +125,13 @@ def test_what_cannot_be_filled_is_refused():
         ([[1, 2]], "row 0 has no mask token"),
     ):
         with pytest.raises(RequestError, match=words):
-            fill(ENCODER, ENCODER_PARAMS, rows, mask_id=MASK)
+            filled(rows)
     with pytest.raises(RequestError, match=r"mask_ids\[0\]\[0\] is 11, outside"):
-        fill(ENCODER, ENCODER_PARAMS, ROWS, mask_id=11)
+        filled(mask_id=11)
+    with pytest.raises(RequestError, match="drawable_ids: the model has 11 ids, got 12; use at most those"):
+        filled(drawable_ids=12)
+    with pytest.raises(RequestError, match="the only id to take, 0, is the mask's; expected more drawable ids"):
+        filled([[0]], mask_id=0, drawable_ids=1)
     broken = ENCODER_PARAMS | {"token_embedding": np.full_like(ENCODER_PARAMS["token_embedding"], np.nan)}
     with pytest.raises(WorkError, match="not finite"):
-        fill(ENCODER, broken, [[MASK]], mask_id=MASK)
+        filled([[MASK]], broken)

@@ -2,13 +2,17 @@
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxgpt.data.tokenizer import ByteTokenizer, CharacterTokenizer, JsonTokenizer
 from jaxgpt.data.tokenizer.special import with_roles
-from jaxgpt.generation.text import TextPieces, before_stop, broken_id, certain_text
+from jaxgpt.generation.programs import Made
+from jaxgpt.generation.requests import Request
+from jaxgpt.generation.rows import Rows
+from jaxgpt.generation.text import TextPieces, broken_id, certain_text, place_of_stop
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 CHARACTERS = CharacterTokenizer.train("aé€😀 \n" + REPLACEMENT)
@@ -94,16 +98,49 @@ def test_nothing_of_a_stop_string_is_shown_and_all_before_it_is(text, stops, len
     pieces, shown = TextPieces(decode, stop_strings=stops), ""
     for count in range(len(parts)):
         shown += pieces.more(ids[:count])
-    known = decode(ids[:-1])
-    end = before_stop(whole, known, stops, start=0)
+    end = whole[: place_of_stop(whole, "", stops)]
     expected = min((whole.split(stop)[0] for stop in stops), key=len)
     assert end == expected
     assert shown + pieces.rest(end) == expected
 
 
 def test_a_stop_string_in_the_prompt_or_over_its_end_is_none():
-    assert before_stop("a.b.c", "a.b", ["."], start=3) == "a.b"
-    assert before_stop("a..b", "a.", ["..", "b"], start=2) == "a.."
+    assert place_of_stop("a.b.c", "a.b", ["."]) == 3
+    assert place_of_stop("a..b", "a.", ["..", "b"]) == 3
+    assert place_of_stop("a..", "a.", [".."]) is None
+
+
+def test_a_character_that_new_bytes_finish_is_new():
+    assert place_of_stop("aé", "a" + REPLACEMENT, ["é"]) == 1
+    assert place_of_stop(f"a{REPLACEMENT}b", "a" + REPLACEMENT, [REPLACEMENT]) is None
+
+
+LLAMA_LIKE = st.sampled_from([257, 258, 259, 260])  # a space, a, b, and a space with a
+
+
+@given(
+    st.lists(LLAMA_LIKE, min_size=1, max_size=3),
+    st.lists(LLAMA_LIKE, min_size=1, max_size=8),
+    st.lists(st.text("ab ", min_size=1, max_size=3), min_size=1, max_size=2),
+    st.integers(1, 8),
+)
+@example([259], [260], [" a"], 8)
+def test_a_row_ends_with_the_token_that_completes_a_stop_string_in_what_the_prompt_s_text_goes_on_with(
+    prompt, new, stops, at_a_time
+):
+    """The tokenizer leaves out a space at the very beginning, so that new ids alone have another text."""
+    decode = TOKENIZERS["byte fallback"].decode
+    rows = Rows([prompt], Request(max_new_tokens=len(new), stop_strings=stops, decode=decode))
+    for start in range(0, len(new), at_a_time):
+        rows.take(Made(np.array([new[start : start + at_a_time]]), None))
+    texts = [decode(prompt + new[:count]) for count in range(len(new) + 1)]
+    ends = [count for count, text in enumerate(texts) if any(stop in text[len(texts[0]) :] for stop in stops)]
+    assert rows.ids == [prompt + new[: min(ends, default=len(new))]]
+    assert rows.reasons == ["stop_string" if ends else "length"]
+    if ends:
+        added = texts[ends[0]][len(texts[0]) :]
+        wanted = min((added.split(stop)[0] for stop in stops), key=len)
+        assert texts[ends[0]][: place_of_stop(decode(rows.ids[0]), texts[0], stops)] == texts[0] + wanted
 
 
 def test_an_id_that_breaks_characters_is_found_where_there_is_one():

@@ -7,6 +7,7 @@ import pytest
 import jaxgpt
 from jaxgpt.config import RequestError
 from jaxgpt.runs.metrics import read_metrics
+from jaxgpt.training import samples
 from jaxgpt.training.material import gather_material
 from jaxgpt.training.run import train
 
@@ -72,6 +73,17 @@ def test_an_encoder_decoder_shows_its_score_and_some_of_its_targets(tiny, pairs_
     assert "  'ba' -> " in out
     assert "(should be 'baa')" in out
     assert jaxgpt.load(tmp_path / "run")[2].special_ids == {"bos": 3, "eos": 4}
+
+
+def test_an_encoder_is_shown_with_ids_that_its_tokenizer_has(tiny, monkeypatch):
+    material = gather_material(tiny(ENCODER | {"data.mask_rate": 0.5}), None, pytest.fail)
+
+    def fill(config, params, rows, **options):
+        assert options["drawable_ids"] == material.tokenizer.vocab_size
+        return rows
+
+    monkeypatch.setattr(samples, "fill", fill)
+    assert samples.sample_lines(material, {})[0].startswith("masks of 10 held-out texts filled in: 0 of ")
 
 
 def test_the_rate_of_masks_is_the_one_asked_for(tiny):

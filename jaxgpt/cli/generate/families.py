@@ -28,7 +28,6 @@ class Task(NamedTuple):
         prompts: What each row begins with.
         sources: What an encoder_decoder reads; None with a decoder.
         request: What is wanted of each.
-        shown_ids: Of all ids of a row, those to show.
         text: The text of all ids of a row.
     """
 
@@ -36,7 +35,6 @@ class Task(NamedTuple):
     prompts: list[list[int]]
     sources: list[list[int]] | None
     request: GenerationRequest
-    shown_ids: Callable[[list[int]], list[int]]
     text: Callable[[list[int]], str]
 
 
@@ -51,11 +49,8 @@ def decoder_task(
             raise RequestError(f"{one.line}: a source means nothing for a model of family decoder; leave it out")
     prompts = [start + _ids(one, "prompt", tokenizer, may_be_empty=bool(start)) for one in asked]
 
-    def text(ids: list[int]) -> str:
-        return tokenizer.decode(_between_ends(ids, tokenizer))
-
     request = _request(options, asked, prompts, config, tokenizer, most=MOST)
-    return Task(asked, prompts, None, request, lambda ids: ids, text)
+    return Task(asked, prompts, None, request, _text_of(tokenizer))
 
 
 def encoder_decoder_task(
@@ -74,12 +69,8 @@ def encoder_decoder_task(
         [bos_id, *([] if one.prompt is None else _ids(one, "prompt", tokenizer, may_be_empty=True))] for one in asked
     ]
     special_id(tokenizer, "eos")
-
-    def shown_ids(ids: list[int]) -> list[int]:
-        return _between_ends(ids, tokenizer)
-
     request = _request(options, asked, prompts, config, tokenizer)
-    return Task(list(asked), prompts, sources, request, shown_ids, lambda ids: tokenizer.decode(shown_ids(ids)))
+    return Task(list(asked), prompts, sources, request, _text_of(tokenizer))
 
 
 def masked_rows(asked: Sequence[Asked], config: ModelConfig, tokenizer: Tokenizer) -> tuple[list[list[int]], int]:
@@ -100,9 +91,10 @@ def masked_rows(asked: Sequence[Asked], config: ModelConfig, tokenizer: Tokenize
     return rows, mask_id
 
 
-def sampling_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return how to draw, of what every family knows."""
-    return {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
+def sampling_options(options: argparse.Namespace, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return how to draw, of what every family knows: among the ids that the tokenizer has."""
+    draw = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
+    return draw | {"drawable_ids": tokenizer.vocab_size}
 
 
 def _request(
@@ -120,14 +112,13 @@ def _request(
         max_new_tokens=_room(config, asked, prompts, most) if new is None else new,
         n=1 if options.n is None else options.n,
         sampling=Sampling(
-            **sampling_options(options),
+            **sampling_options(options, tokenizer),
             min_p=options.min_p,
             repetition_penalty=options.repetition_penalty,
-            drawable_ids=tokenizer.vocab_size,
         ),
         stop_ids={special["eos"]} if "eos" in special else (),
         stop_strings=options.stop or (),
-        decode=tokenizer.decode,
+        decode=_text_of(tokenizer),
         context_policy=options.context_policy or "stop",
         lookup=None if options.lookup is None else PromptLookup(draft=options.lookup),
         logprobs=options.logprobs,
@@ -184,6 +175,10 @@ def _ids(one: Asked, field: str, tokenizer: Tokenizer, *, may_be_empty: bool = F
 def _check_length(ids: list[int], config: ModelConfig) -> None:
     if len(ids) > config.context_length:
         raise RequestError(f"it has {len(ids)} tokens, above the context of {config.context_length}; shorten it")
+
+
+def _text_of(tokenizer: Tokenizer) -> Callable[[list[int]], str]:
+    return lambda ids: tokenizer.decode(_between_ends(ids, tokenizer))
 
 
 def _between_ends(ids: list[int], tokenizer: Tokenizer) -> list[int]:

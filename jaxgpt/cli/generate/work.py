@@ -10,7 +10,7 @@ import jax
 
 from jaxgpt.generation.fill import fill
 from jaxgpt.generation.generate import GenerationStream
-from jaxgpt.generation.text import TextPieces, before_stop, broken_id, certain_text
+from jaxgpt.generation.text import TextPieces, broken_id, place_of_stop
 from jaxgpt.model.serving import prepare
 from jaxgpt.ops.keys import random_key
 
@@ -82,7 +82,7 @@ def _answer(task: Task, row: int, ids: list[int], reason: str) -> Answer:
         asked.source,
         asked.prompt,
         _text(task, task.prompts[prompt], ids, reason),
-        task.shown_ids(ids),
+        ids,
         reason,
         sample,
     )
@@ -93,8 +93,7 @@ def _text(task: Task, prompt: list[int], ids: list[int], reason: str) -> str:
     text = task.text(ids)
     if reason != "stop_string":
         return text
-    known = certain_text(task.text, ids[:-1])
-    return before_stop(text, known, task.request.stop_strings, start=len(task.text(prompt)))
+    return text[: place_of_stop(text, task.text(prompt), task.request.stop_strings)]
 
 
 def fill_all(
@@ -112,7 +111,7 @@ def fill_all(
                     mask_id=mask_id,
                     key=random_key(options.seed),
                     execution=model.execution,
-                    **sampling_options(options),
+                    **sampling_options(options, tokenizer),
                 )
             for i, ids in dict(zip(batch, filled, strict=True)).items():
                 clock.reading.tokens += len(ids)
