@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jaxgpt.data.tokenizer import ByteTokenizer, CharacterTokenizer, JsonTokenizer
 from jaxgpt.data.tokenizer.special import with_roles
 from jaxgpt.generation.programs import Made
-from jaxgpt.generation.requests import Request
+from jaxgpt.generation.requests import GenerationRequest
 from jaxgpt.generation.rows import Rows
 from jaxgpt.generation.text import TextPieces, broken_id, certain_text, place_of_stop
 
@@ -130,7 +130,7 @@ def test_a_row_ends_with_the_token_that_completes_a_stop_string_in_what_the_prom
 ):
     """The tokenizer leaves out a space at the very beginning, so that new ids alone have another text."""
     decode = TOKENIZERS["byte fallback"].decode
-    rows = Rows([prompt], Request(max_new_tokens=len(new), stop_strings=stops, decode=decode))
+    rows = Rows([prompt], GenerationRequest(max_new_tokens=len(new), stop_strings=stops, decode=decode))
     for start in range(0, len(new), at_a_time):
         rows.take(Made(np.array([new[start : start + at_a_time]]), None))
     texts = [decode(prompt + new[:count]) for count in range(len(new) + 1)]

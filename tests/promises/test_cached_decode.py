@@ -110,7 +110,8 @@ ROPE = ARCHITECTURES["llama-like"].replace(context_length=40, layers=1)
 WINDOW = ARCHITECTURES["gpt2-like"].replace(context_length=40, layers=1, window=5)
 
 
-@pytest.mark.parametrize("config", [ROPE, pytest.param(WINDOW, marks=pytest.mark.ci)], ids=["rope", "window"])
+@pytest.mark.ci
+@pytest.mark.parametrize("config", [ROPE, WINDOW], ids=["rope", "window"])
 def test_ids_do_not_depend_on_the_widths_that_programs_are_compiled_for(config, monkeypatch):
     params = random_parameters(config)
     prompts = [random_ids(config, 1, length, length)[0].tolist() for length in (3, 9, 5)]

@@ -51,7 +51,7 @@ def compiled_decode(config, batch, slots=256, lookup=None):
     return lowered.compile(), state.cache.blocks[0].attention.k.size
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("batch", [1, pytest.param(3, marks=pytest.mark.ci)])
 @pytest.mark.parametrize(
     "config",
     [
@@ -104,6 +104,7 @@ def compilations(text):
     return Counter(re.findall(r"Finished XLA compilation of jit\((\w+)\)", text))
 
 
+@pytest.mark.ci
 def test_a_generation_compiles_each_program_once_for_each_size(caplog):
     config = CONFIG.replace(width=16, layers=1, heads=2, context_length=900)  # that no other test has compiled
     params = jaxgpt.prepare(config, random_parameters(config))
