@@ -176,5 +176,6 @@ class GenerationStream:
     def result(self, logprobs: list[list[float]] | None = None) -> Generation:
         """Return the rows as they are."""
         rows = self.rows
-        acceptance = rows.kept / rows.drafted if rows.drafted else None
+        drafted, kept = int(rows.drafted_B.sum()), int(rows.kept_B.sum())
+        acceptance = kept / drafted if drafted else None
         return Generation(rows.ids, rows.reasons, logprobs, acceptance)

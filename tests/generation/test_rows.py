@@ -107,6 +107,19 @@ def test_drafting_gives_the_greedy_ids(lookup):
         np.testing.assert_allclose(nats, wanted, atol=2e-5)
 
 
+def test_drafts_are_counted_for_each_row():
+    """Each draft brings the tokens of it that are kept and one of the model's own, behind the first one of all."""
+    greedy, lookup = Sampling(temperature=0), PromptLookup(draft=4)
+    request = Request(max_new_tokens=NEW, sampling=greedy, stop_ids=[8], lookup=lookup, logprobs=True)
+    stream = GenerationStream(CONFIG, PARAMS, REPEATING, request, key=KEY)
+    new = [0, 0, 0]
+    for piece in stream:
+        new[piece.row] += len(piece.ids)
+    drafted_B, kept_B = stream.rows.drafted_B.tolist(), stream.rows.kept_B.tolist()
+    assert new == [1 + tokens // 4 + kept for tokens, kept in zip(drafted_B, kept_B, strict=True)]
+    assert stream.result().acceptance == sum(kept_B) / sum(drafted_B)
+
+
 def test_a_model_that_repeats_itself_accepts_its_drafts():
     """Without attention and positions the next token follows from the last one alone, so greedy text is a cycle."""
     cycle = CONFIG.replace(position="none")
