@@ -36,6 +36,11 @@ def test_continuations_of_a_prompt_differ_and_do_not_depend_on_how_many_there_ar
     assert len({tuple(ids) for ids in two}) == 4
 
 
+def test_the_same_prompt_given_twice_gives_the_same_text_twice():
+    first, second = continued([PROMPTS[1]] * 2).ids
+    assert first == second
+
+
 def test_a_row_ends_behind_its_stop_id_and_the_others_go_on():
     free = continued().ids
     first, second = (ids[len(prompt) :] for ids, prompt in zip(free, PROMPTS, strict=True))
