@@ -80,8 +80,8 @@ def generate(
             A tokenizer's vocab_size as drawable_ids keeps to ids that it can decode.
         key: A PRNG key; token i of continuation s is drawn with fold_in(fold_in(key, s), i), whatever the prompt.
         logprobs: Whether to return log-probabilities.
-        lookup: Draft tokens from the text itself and check them together: greedy tokens in fewer passes where a text
-            repeats itself, the same ones unless two logits lie within rounding. None drafts nothing.
+        lookup: Draft tokens from the text itself and check them together: the same greedy tokens, unless two logits
+            lie within rounding of each other, in fewer passes where a text repeats itself. None drafts nothing.
         context_policy: "stop" refuses a prompt that would outgrow the context; "crop" lets the model see the last
             context_length ids only, so positions restart, and every token costs a pass over all of them.
         execution: How to run.
@@ -182,5 +182,6 @@ class GenerationStream:
     def result(self) -> Generation:
         """Return the rows as they are."""
         rows = self.rows
-        acceptance = rows.kept / rows.drafted if rows.drafted else None
+        drafted, kept = int(rows.drafted_B.sum()), int(rows.kept_B.sum())
+        acceptance = kept / drafted if drafted else None
         return Generation(rows.ids, rows.reasons, rows.logprobs if self._request.logprobs else None, acceptance)

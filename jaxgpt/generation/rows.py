@@ -42,7 +42,7 @@ class Rows:
         self.ids = [list(prompt) for prompt in prompts for _ in range(request.n)]
         self.reasons: list[StopReason | None] = [None] * len(self.ids)
         self.logprobs: list[list[float]] = [[] for _ in self.ids]
-        self.drafted = self.kept = 0
+        self.drafted_B, self.kept_B = np.zeros((2, len(self.ids)), int)
         self._prompt_lengths = [len(ids) for ids in self.ids]
         self._prompt_texts = [request.decode(ids) for ids in self.ids] if request.stop_strings else []
 
@@ -61,9 +61,9 @@ class Rows:
         return len(self.ids[row]) - self._prompt_lengths[row]
 
     def count_drafts(self, drafts: Drafts) -> None:
-        """Add what a program drafted and kept."""
-        self.drafted += int(drafts.drafted)
-        self.kept += int(drafts.kept)
+        """Add what a program drafted and kept of each row."""
+        self.drafted_B += np.asarray(drafts.drafted_B)
+        self.kept_B += np.asarray(drafts.kept_B)
 
     def take(self, made: Made) -> list[Piece]:
         """Add what a program made, up to each row's end; return it row by row.

@@ -19,10 +19,10 @@ from .sampling import Traced, choose, log_probabilities
 
 
 class Drafts(NamedTuple):
-    """How many tokens were drafted, and how many of them were kept."""
+    """How many tokens were drafted for each row, and how many of them were kept."""
 
-    drafted: jax.Array
-    kept: jax.Array
+    drafted_B: jax.Array
+    kept_B: jax.Array
 
 
 class _Carry(NamedTuple):
@@ -61,7 +61,7 @@ def decode_speculatively(
     B, T = ids_BN.shape[0], lookup.draft + 1
     shape = (B, width * T)
     nothing = Made(jnp.full(shape, NOTHING), jnp.zeros(shape) if logprobs else None)
-    zero = jnp.int32(0)
+    none_B = jnp.zeros(B, jnp.int32)
 
     def going(carry: _Carry) -> jax.Array:
         state = carry.state
@@ -81,7 +81,6 @@ def decode_speculatively(
             _placed(carry.made.ids_BN, new_BT, carry.count_B),
             nats_BT if nats_BT is None else _placed(carry.made.nats_BN, nats_BT, carry.count_B),
         )
-        active = jnp.sum(~state.done_B)
         return _Carry(
             carry.steps_left - 1,
             _advanced(state, dataclasses.replace(cache, lengths_B=state.cache.lengths_B + count_B), new_BT, ends),
@@ -89,12 +88,12 @@ def decode_speculatively(
             made,
             carry.count_B + count_B,
             Drafts(
-                carry.drafts.drafted + active * lookup.draft,
-                carry.drafts.kept + jnp.sum(jnp.maximum(count_B - 1, 0)),
+                carry.drafts.drafted_B + jnp.where(state.done_B, 0, lookup.draft),
+                carry.drafts.kept_B + jnp.maximum(count_B - 1, 0),
             ),
         )
 
-    start = _Carry(steps, state, ids_BN, nothing, jnp.zeros(B, jnp.int32), Drafts(zero, zero))
+    start = _Carry(steps, state, ids_BN, nothing, none_B, Drafts(none_B, none_B))
     _, state, _, made, _, drafts = jax.lax.while_loop(going, step, start)
     return state, made, drafts
 

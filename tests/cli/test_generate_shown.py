@@ -3,11 +3,15 @@
 import json
 
 import jax
+import numpy as np
 import pytest
 
 from jaxgpt.cli import compile_cache
 from jaxgpt.cli.generate.clock import Clock
 from jaxgpt.cli.generate.shown import Answer, Document, Lines, Texts
+from jaxgpt.generation.requests import GenerationRequest
+from jaxgpt.generation.rows import Piece, Rows
+from jaxgpt.generation.speculative import Drafts
 
 
 def answer(text):
@@ -60,6 +64,24 @@ def test_compiling_is_counted_once_and_in_no_phase(monkeypatch):
         now[0] = 107
     assert clock.compiling == 5
     assert clock.reading.seconds == 2
+
+
+class Batch(list):
+    """The pieces of a batch, and the rows that they are of."""
+
+    def __init__(self, pieces, rows):
+        super().__init__(pieces)
+        self.rows = rows
+
+
+def test_rows_that_fill_up_a_batch_count_as_nothing():
+    rows = Rows([[0, 1], [2], [2]], GenerationRequest(max_new_tokens=3))
+    rows.count_drafts(Drafts(np.array([4, 8, 8]), np.array([1, 2, 2])))
+    pieces = [Piece(row, [5, 6, 7], [], "length") for row in range(3)]
+    clock = Clock(0.0)
+    assert list(clock.watched(Batch(pieces, rows), read=3, rows=2)) == pieces[:2]
+    assert "; new: 6 tokens, " in clock.lines()[0]
+    assert clock.lines()[0].endswith("; lookup: 25% of 12 drafted tokens kept")
 
 
 def test_a_folder_for_compiled_programs_is_made_in_the_user_s_cache(monkeypatch, tmp_path):

@@ -36,6 +36,11 @@ def test_continuations_of_a_prompt_differ_and_do_not_depend_on_how_many_there_ar
     assert len({tuple(ids) for ids in two}) == 4
 
 
+def test_the_same_prompt_given_twice_gives_the_same_text_twice():
+    first, second = continued([PROMPTS[1]] * 2).ids
+    assert first == second
+
+
 def test_a_row_ends_behind_its_stop_id_and_the_others_go_on():
     free = continued().ids
     first, second = (ids[len(prompt) :] for ids, prompt in zip(free, PROMPTS, strict=True))
@@ -110,6 +115,19 @@ def test_drafting_gives_the_greedy_ids(lookup):
     assert 0 < fast.acceptance < 1  # so both what is kept and what is not has been seen
     for nats, wanted in zip(fast.logprobs, plain.logprobs, strict=True):
         np.testing.assert_allclose(nats, wanted, atol=2e-5)
+
+
+def test_drafts_are_counted_for_each_row():
+    """Each draft brings the tokens of it that are kept and one of the model's own, behind the first one of all."""
+    greedy, lookup = Sampling(temperature=0), PromptLookup(draft=4)
+    request = GenerationRequest(max_new_tokens=NEW, sampling=greedy, stop_ids=[8], lookup=lookup, logprobs=True)
+    stream = GenerationStream(CONFIG, PARAMS, REPEATING, request, key=KEY)
+    new = [0, 0, 0]
+    for piece in stream:
+        new[piece.row] += len(piece.ids)
+    drafted_B, kept_B = stream.rows.drafted_B.tolist(), stream.rows.kept_B.tolist()
+    assert new == [1 + tokens // 4 + kept for tokens, kept in zip(drafted_B, kept_B, strict=True)]
+    assert stream.result().acceptance == sum(kept_B) / sum(drafted_B)
 
 
 @pytest.mark.ci

@@ -92,8 +92,8 @@ class Clock:
             if piece.row < rows:
                 self._count(piece, seen, read)
                 yield piece
-        self._drafted += stream.rows.drafted
-        self._kept += stream.rows.kept
+        self._drafted += int(stream.rows.drafted_B[:rows].sum())
+        self._kept += int(stream.rows.kept_B[:rows].sum())
 
     def _count(self, piece: Piece, seen: set[int], read: int) -> None:
         """Count new tokens; each row's first one came with reading its prompt."""

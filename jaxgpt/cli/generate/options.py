@@ -75,7 +75,11 @@ def _add_amounts(parser: Parser) -> None:
         help=f"tokens to append, unless an end token comes sooner (default: what the context holds, with a decoder "
         f"at most {MOST})",
     )
-    parser.add_argument("--n", type=whole_number, help="continuations of each prompt (default: 1)")
+    parser.add_argument(
+        "--n",
+        type=whole_number,
+        help="different continuations of each prompt; the same prompt given twice has the same ones (default: 1)",
+    )
     parser.add_argument(
         "--stop",
         metavar="TEXT",
@@ -101,7 +105,8 @@ def _add_amounts(parser: Parser) -> None:
         type=whole_number,
         const=_DRAFT,
         help=f"with temperature 0, guess the next K tokens from the text itself and check them in one pass; the "
-        f"text is the same, sooner where it repeats itself (default: do not; K {_DRAFT})",
+        f"text is the same (unless two logits lie within rounding of each other), sooner where it repeats itself "
+        f"(default: do not; K {_DRAFT})",
     )
 
 
