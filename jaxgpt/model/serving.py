@@ -23,7 +23,7 @@ class Prepared:
 
     Attributes:
         config: The architecture that they are of.
-        tree: The parameters; every kernel is a `ServingKernel`.
+        tree: The parameters; `prepare` makes every kernel a `ServingKernel`, and the model takes plain arrays too.
     """
 
     config: ModelConfig

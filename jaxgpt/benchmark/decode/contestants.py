@@ -21,12 +21,12 @@ class Contestant:
 
     Attributes:
         name: As the table calls it.
-        make: workload -> what is timed.
-        refusal: Why it cannot take part; None where it can.
+        make: workload -> what is timed; None where it cannot take part.
+        refusal: Why not.
     """
 
     name: str
-    make: Callable[[Workload], Program]
+    make: Callable[[Workload], Program] | None
     refusal: str | None = None
 
 
@@ -51,5 +51,5 @@ def _transformers(model: Model) -> Contestant:
     try:
         opened = opened_by_transformers(model)
     except RequestError as error:
-        return Contestant(TRANSFORMERS, lambda workload: None, refusal=str(error))
+        return Contestant(TRANSFORMERS, None, refusal=str(error))
     return Contestant(TRANSFORMERS, functools.partial(transformers_program, opened))

@@ -86,7 +86,7 @@ def timed_group(
 def admit(entrant: Contestant, workload: Workload, check: Check) -> tuple[Row, Admitted | None]:
     """Return the row with what the check showed, and what is timed; of a wrong one nothing is."""
     row = Row(entrant.name, left_out=entrant.refusal)
-    if entrant.refusal is not None:
+    if entrant.make is None:
         return row, None
     program = entrant.make(workload)
     start = time.perf_counter()
