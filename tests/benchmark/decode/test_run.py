@@ -27,7 +27,7 @@ def test_what_is_wrong_is_not_timed_and_what_is_right_is(model, workload, greedy
         scripted("right", greedy, greedy, calls),
         scripted("wrong", wrong, greedy, calls),
         scripted("off", greedy, off, calls),
-        Contestant("cannot", lambda workload: None, refusal="has no such thing"),
+        Contestant("cannot", None, refusal="has no such thing"),
     ]
     group = timed_group(workload, entrants, model.params, 3, lambda message: None)
     rows = {row.contestant: row for row in group.rows}
