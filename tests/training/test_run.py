@@ -81,7 +81,7 @@ def test_the_sample_puts_the_parameters_on_one_device_once(tiny, monkeypatch, ca
     def generate(config, params, prompts, **options):
         assert options["drawable_ids"] == material.tokenizer.vocab_size
         seen.extend(jax.tree.leaves(params))
-        return Generation(prompts)
+        return Generation(prompts, ["length"])
 
     monkeypatch.setattr(samples, "generate", generate)
     report.show_sample(Console(), material, TrainState(6, jax.device_get(params), None, -1))
