@@ -99,7 +99,7 @@ def test_a_model_is_trained_with_it_and_continues_a_prompt_when_the_file_is_gone
     code, _, err = command("train", "--out", "run", "--data.path", text_file, "--data.tokenizer", "a.json", *options)
     assert (code, err) == (0, "")
     (tmp_path / "a.json").unlink()
-    code, out, err = command("generate", "run", "--prompt", "ROMEO:", "--max-new-tokens", 3, "--json")
+    code, out, err = command("generate", "run", "--prompt", "ROMEO:", "--max-new-tokens", 3, "--json", "--quiet")
     assert (code, err) == (0, "")
     [result] = json.loads(out)["results"]
     assert result["text"].startswith("ROMEO:")
