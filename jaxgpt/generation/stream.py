@@ -55,7 +55,7 @@ class Job:
     @functools.cached_property
     def ends(self) -> Ends:
         """What ends a row; the number of stop ids is rounded up, so that few are compiled for."""
-        ids = sorted(int(token) for token in self.request.stop_ids)
+        ids = sorted(self.request.stop_ids)
         padding = [-3] * (max(8, 1 << (len(ids) - 1).bit_length()) - len(ids))
         return Ends(np.array(ids + padding, np.int32), np.int32(self.request.max_new_tokens))
 
