@@ -129,6 +129,8 @@ class TrainConfig(Section):
                 f"train.sample_every {self.sample_every} means nothing with train.sample_tokens 0, which shows no "
                 "sample; leave it out, or give the samples a length"
             )
+        if self.wandb_project == "":
+            raise RequestError("train.wandb_project is empty; name a project, or leave it out")
         if self.stop_after is not None and self.stop_after > self.steps:
             raise RequestError(
                 f"train.stop_after {self.stop_after} is above train.steps {self.steps}; "

@@ -75,7 +75,6 @@ class Trainer:
                 self._between_steps(done)
                 self._stop_if_asked(request, done)
         self._run.store.wait()
-        self._run.log.close()
         self._stop_if_asked(request, done)  # while the last checkpoint was being written
 
     def _train_one(self, batch: dict[str, jax.Array], stream: Iterator, done: int) -> dict[str, jax.Array]:

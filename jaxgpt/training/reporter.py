@@ -69,8 +69,13 @@ class Reporter:
             self._speed = self._speed_between(self._last, now)
         if logged:
             self._last = now
-            self._run.log.write(done, metrics | self._speed)
+            self._log(done, metrics | self._speed)
         self._console.step(done, metrics | self._speed, logged=logged)
+
+    def _log(self, done: int, numbers: dict[str, float]) -> None:
+        self._run.log.write(done, numbers)
+        if self._run.remote is not None:
+            self._run.remote.write(done, numbers)
 
     def _speed_between(self, line: _Reading, now: _Reading) -> dict[str, float]:
         """Return what the clock says of the steps since a line; the names are those of `MEASURED`.
@@ -86,7 +91,7 @@ class Reporter:
     def evaluated(self, evaluation: Evaluation) -> None:
         """Log and show an evaluation, the best one so far beside it, and say when validation keeps rising."""
         whole = evaluation.validation
-        self._run.log.write(
+        self._log(
             evaluation.step,
             {
                 "validation_loss": whole.loss,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jaxgpt.config import RunConfig, differing, warn
 from jaxgpt.runs.directory import RunDirectory
+from jaxgpt.runs.weights_and_biases import check_wandb
 
 from .console import Console
 from .loop import Trainer
@@ -44,6 +45,7 @@ def train(
     """
     console = Console()
     out = None if out is None else Path(out)
+    check_wandb(config.train.wandb_project)
     existing = open_existing(out)
     changes = changed_settings(existing.manifest.config, config) if existing else {}
     material = gather_material(config, existing, warn)

@@ -7,8 +7,8 @@ import pytest
 from jaxgpt.config import ExecutionConfig, ModelConfig, RunConfig
 from jaxgpt.training.utilization import PEAK_TFLOPS, Utilization, counted_parameters, flops_per_token
 
-# A layer of width 8 with two heads of 4: q, k, v, out 4 x 64 and 4 x 8, the feed-forward network 2 x 256 and 32 + 8, two
-# norms of 16. Beside two of these are the final norm, 16, and 11 tokens of width 8.
+# A layer of width 8 with two heads of 4: q, k, v, out 4 x 64 and 4 x 8, the feed-forward network 2 x 256 and 32 + 8,
+# two norms of 16. Beside two of these are the final norm, 16, and 11 tokens of width 8.
 BLOCK = 4 * 64 + 4 * 8 + 2 * 256 + 32 + 8 + 2 * 16
 MODEL = ModelConfig(vocab_size=11, context_length=6, width=8, layers=2, heads=2)
 
