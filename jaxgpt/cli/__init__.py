@@ -15,6 +15,7 @@ COMMANDS = {
     "train": "train a GPT, or continue a run",
     "generate": "continue a prompt with a trained model",
     "eval": "measure a trained model on a text",
+    "plot": "draw the loss curves of runs into a picture",
     "params": "count a model's parameters bucket by bucket",
     "import": "turn a Hugging Face folder or a llama2.c file into a run directory",
     "export": "write a model as a folder that Hugging Face transformers opens",

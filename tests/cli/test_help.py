@@ -93,6 +93,7 @@ def test_help_names_every_preset(command, name):
         (["eval", "run", "--validation-fraction", "0.1"], 2),
         (["train", "--train.stpes", "3"], 2),
         (["train", "--train.steps", "many"], 2),
+        (["plot", "--help"], 0),
         (["params", "gpt2"], 0),
         (["data", "--help"], 0),
         (["bench", "--help"], 0),
