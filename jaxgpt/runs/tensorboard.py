@@ -75,7 +75,7 @@ class EventFile:
 
 
 def _as_markdown(words: str) -> str:
-    """Return `words` as a block that TensorBoard, which reads Markdown, shows line by line.
+    r"""Return `words` as a block that TensorBoard, which reads Markdown, shows line by line.
 
     >>> _as_markdown("# a\nb")
     '    # a\n    b'
