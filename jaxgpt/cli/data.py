@@ -6,6 +6,7 @@ from .commands import run_group
 
 COMMANDS = {
     "tokenizer": "learn a byte-level BPE from a text",
+    "prepare": "encode texts of any size into one token file",
 }
 
 
