@@ -175,3 +175,16 @@ def test_killed_hard_it_goes_on_to_the_same_file(large, tmp_path):
     second.communicate()
     assert run_program(*large, "a.tokens", cwd=tmp_path).returncode == 0
     assert (tmp_path / "a.tokens").read_bytes() == (tmp_path / "whole.tokens").read_bytes()
+
+
+@pytest.mark.ci
+def test_memory_does_not_grow_with_the_text(tmp_path):
+    peaks = []
+    for megabytes in (4, 64):
+        (tmp_path / "a.txt").write_bytes(b"to be or not to be, that is the question " * (megabytes * 25_000))
+        out = run_program(
+            "data", "prepare", "a.txt", "--tokenizer", "bytes", "--out", megabytes, "--json", cwd=tmp_path
+        )
+        peaks.append(json.loads(out.stdout)["peak_memory_bytes"])
+    assert max(peaks) < 200e6
+    assert abs(peaks[1] - peaks[0]) < 10e6

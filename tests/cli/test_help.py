@@ -103,7 +103,7 @@ def test_help_names_every_preset(command, name):
         (["data", "tokenizer", "--help"], 0),
         (["data", "tokenizer", "--text", "a.txt", "--vocab-size", "many", "--out", "b.json"], 2),
         (["data", "prepare", "--help"], 0),
-        (["data", "prepare", "gone.txt", "--tokenizer", "bytes", "--out", "b.tokens"], 2),
+        (["data", "prepare", "a.txt", "--tokenizer", "bytes", "--out", "b.tokens", "--workers", "0"], 2),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -63,8 +63,8 @@ def find_inputs(names: Sequence[str]) -> Found:
         try:
             in_folder = os.path.isdir(name)
             paths = list(_files_below(name)) if in_folder else [Path(name)]
-            taken = [path for path in paths if not in_folder or path.suffix in (*_TEXT, *_LINES)]
-            skipped += [str(path) for path in paths if path not in set(taken)] if in_folder else []
+            taken = [path for path in paths if not in_folder or _is_known(path)]
+            skipped += [str(path) for path in paths if in_folder and not _is_known(path)]
             inputs += [_input(path) for path in taken]
         except (OSError, ValueError) as error:  # ValueError: a NUL in the name
             if isinstance(error, RequestError):
@@ -78,6 +78,10 @@ def find_inputs(names: Sequence[str]) -> Found:
             )
     _refuse_twice(inputs)
     return Found(inputs, skipped)
+
+
+def _is_known(path: Path) -> bool:
+    return path.suffix.lower() in (*_TEXT, *_LINES)
 
 
 def _files_below(folder: str) -> Iterator[Path]:

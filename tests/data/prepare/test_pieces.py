@@ -69,7 +69,9 @@ def test_the_ids_of_the_pieces_are_those_of_the_whole(tokenizer, text, size):
 
 
 def ids_differ(tokenizer, left, right):
-    return [*tokenizer.encode(left), *tokenizer.encode(right)] != tokenizer.encode(left + right).tolist()
+    return (
+        tokenizer.encode(left).tolist() + tokenizer.encode(right).tolist() != tokenizer.encode(left + right).tolist()
+    )
 
 
 def odd(character):
@@ -85,15 +87,15 @@ def test_before_white_space_is_safe_whatever_character_stands_there(request, nam
 @pytest.mark.ci
 @pytest.mark.parametrize("name", ["gpt2", "learned"])
 def test_before_white_space_is_safe_for_all_of_unicode(request, name):
-    every = (chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
-    _check_characters(request.getfixturevalue(name), every)
+    assigned = (character for character in map(chr, range(0x110000)) if unicodedata.category(character)[0] != "C")
+    _check_characters(request.getfixturevalue(name), assigned, after=("\nb",))
 
 
-def _check_characters(tokenizer, characters):
+def _check_characters(tokenizer, characters, after=(" b", "\nb", "\r\n")):
     cut = 0
     for character in characters:
         left = f"a {character}"
-        for right in (" b", "\nb", "\r\n"):
+        for right in after:
             if before_white_space((left + right[0]).encode()) == len(left.encode()):
                 cut += 1
                 assert not ids_differ(tokenizer, left, right), hex(ord(character))
