@@ -70,7 +70,8 @@ def find_inputs(names: Sequence[str]) -> Found:
             if isinstance(error, RequestError):
                 raise
             reason = error.strerror if isinstance(error, OSError) else error
-            raise RequestError(f"{OPTION}: cannot read {name!r}: {reason}; give readable files or folders") from None
+            place = str(getattr(error, "filename", None) or name)
+            raise RequestError(f"{OPTION}: cannot read {place!r}: {reason}; give readable files or folders") from None
         if not taken:
             raise RequestError(
                 f"{OPTION}: the folder {name!r} has no file that ends in {', '.join((*_TEXT, *_LINES))} (it has "

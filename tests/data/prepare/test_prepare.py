@@ -426,3 +426,9 @@ def test_a_folder_is_read_in_the_order_of_its_names(folder):
         "t/b/2.txt",
     ]
     assert found.skipped == ["t/README", "t/x.png"]
+
+
+def test_a_file_of_a_folder_that_cannot_be_read_is_named(folder):
+    Path("t").mkdir()
+    Path("t/a.txt").symlink_to("gone")
+    assert "INPUT: cannot read 't/a.txt': No such file or directory" in refusal(find_inputs, ["t"])
