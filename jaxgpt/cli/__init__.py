@@ -19,7 +19,7 @@ COMMANDS = {
     "params": "count a model's parameters bucket by bucket",
     "import": "turn a Hugging Face folder or a llama2.c file into a run directory",
     "export": "write a model as a folder that Hugging Face transformers opens",
-    "data": "learn a tokenizer from a text",
+    "data": "learn a tokenizer from a text, or encode texts into a token file",
     "bench": "measure speed: of attention compiled and eager, of generation",
     "lesson": "the course's worked example and exercises, computed by the real modules",
 }

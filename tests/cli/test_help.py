@@ -103,6 +103,8 @@ def test_help_names_every_preset(command, name):
         (["bench", "decode", "gpt3"], 2),
         (["data", "tokenizer", "--help"], 0),
         (["data", "tokenizer", "--text", "a.txt", "--vocab-size", "many", "--out", "b.json"], 2),
+        (["data", "prepare", "--help"], 0),
+        (["data", "prepare", "a.txt", "--tokenizer", "bytes", "--out", "b.tokens", "--workers", "0"], 2),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
