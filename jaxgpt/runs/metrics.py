@@ -12,7 +12,7 @@ from typing import Any, Self
 from jaxgpt.config import RequestError, WorkError
 
 from .directory import RunDirectory
-from .files import write_atomically
+from .files import sync, write_atomically
 from .tensorboard import EventFile
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -79,6 +79,16 @@ class MetricsLog:
         if self._path.exists():
             kept = [line for line in read_metrics(self._path) if line["step"] <= step]
             write_atomically(self._path, "".join(json.dumps(_as_json(line)) + "\n" for line in kept))
+
+    def sync(self) -> None:
+        """Return once the lines written so far are on disk; any thread may call it.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        if self._path.exists():
+            sync(self._path)
+            sync(self._path.parent)
 
     def close(self) -> None:
         """Close both; a later `write` opens them again."""
