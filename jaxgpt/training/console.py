@@ -96,6 +96,10 @@ class Console:
             norm, rate = metrics["grad_norm"], metrics["learning_rate"]
             self.say(f"step {done:>6}  {text}  gradient norm {norm:.3f}  learning rate {rate:.2e}")
 
+    def skipped(self, done: int, places: str, count: int) -> None:
+        """Say that a step was left out."""
+        self.say(f"step {done:>6}  not finite, skipped (its batch: {places}); {count} skipped so far")
+
     def _first_loss(self, loss: float) -> None:
         model = self._config.model
         uniform = math.log(model.vocab_size)

@@ -84,7 +84,7 @@ def test_the_sample_puts_the_parameters_on_one_device_once(tiny, monkeypatch, ca
         return Generation(prompts, ["length"])
 
     monkeypatch.setattr(samples, "generate", generate)
-    report.show_sample(Console(), material, TrainState(6, jax.device_get(params), None, -1))
+    report.show_sample(Console(), material, TrainState(6, jax.device_get(params), None, -1, 0))
     assert "sample (temperature 0.8, 3 tokens)" in capsys.readouterr().out
     assert all(isinstance(leaf, jax.Array) and leaf.devices() == {jax.devices()[0]} for leaf in seen)
     assert len(seen) > 10
@@ -183,7 +183,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_training_ends_as_if_
     printed, error = capsys.readouterr()
     assert error.startswith("jaxgpt: warning: checkpoint 4 is damaged")
     assert "warning" not in printed
-    assert f"continuing {run} after step 2" in printed
+    assert f"continuing {run} after step 3" in printed  # saved as the best so far
     for a, b in zip(jax.tree.leaves(state.params), jax.tree.leaves(whole.params), strict=True):
         assert np.array_equal(a, b)
     assert losses(run) == losses(tmp_path / "whole")
