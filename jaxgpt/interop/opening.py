@@ -97,9 +97,7 @@ def open_model(path: str | Path, warn: Warn, *, checkpoint: Choice = "last") -> 
             f"run directory, step {step}",
         )
     if checkpoint != "last":
-        raise RequestError(
-            f"{path} is no run directory, so it has no checkpoint {checkpoint} to choose; leave it out"
-        )
+        raise RequestError(f"{path} is no run directory and has no checkpoint {checkpoint} to choose; leave it out")
     with _readable(path):
         place = _place(path)
         reading = read_folder(place, warn) if place.is_dir() else read_file(place)
