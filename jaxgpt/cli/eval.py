@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxgpt.config import RequestError, RunConfig, blamed_on, warn
 
-from .models import TOKENIZER_HELP, tokenizer_for
+from .models import TOKENIZER_HELP, add_checkpoint_option, tokenizer_for
 from .parser import Parser, number, whole_number
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
     arrange_cpu_devices(cores())
     path = Path(options.model)
-    opened = open_model(path, warn)
+    opened = open_model(path, warn, checkpoint=options.checkpoint)
     manifest = RunDirectory.open(path).manifest if is_run(path) else None
     tokenizer, corpus = _tokenizer(options, opened), _text(options, manifest)
     config = _config(options, opened, manifest)
@@ -66,6 +66,7 @@ def main(arguments: list[str]) -> int:
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(prog="jaxgpt eval", description=_DESCRIPTION)
     parser.add_argument("model", metavar="MODEL", help="a run directory, a Hugging Face folder or a llama2.c file")
+    add_checkpoint_option(parser)
     parser.add_argument("--data", metavar="FILE", help="a UTF-8 text (default: the text that the run was trained on)")
     parser.add_argument(
         "--split",

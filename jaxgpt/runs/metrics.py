@@ -12,7 +12,7 @@ from typing import Any, Self, TextIO
 from jaxgpt.config import RequestError, WorkError
 
 from .directory import RunDirectory
-from .files import write_atomically
+from .files import sync, write_atomically
 from .tensorboard import EventFile
 
 # Fields that a clock gave: they differ between two runs whose numbers are bit for bit the same.
@@ -92,6 +92,16 @@ class MetricsLog:
         if self._samples_path.exists():
             kept = [sample for sample in read_samples(self._samples_path) if sample["step"] <= step]
             _rewrite(self._samples_path, kept)
+
+    def sync(self) -> None:
+        """Return once the lines written so far are on disk; any thread may call it.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        if self._path.exists():
+            sync(self._path)
+            sync(self._path.parent)
 
     def close(self) -> None:
         """Close all; a later `write` opens them again."""

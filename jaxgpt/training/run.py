@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from jaxgpt.config import RunConfig, differing, warn
+from jaxgpt.config import RunConfig, differing, doubts, warn
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.weights_and_biases import check_wandb
 
@@ -13,7 +13,7 @@ from .console import Console
 from .loop import Trainer
 from .material import Material, gather_material
 from .programs import Programs, compile_programs, make_mesh
-from .report import describe, footer, next_commands
+from .report import checkpoints, describe, footer, next_commands
 from .setup import OpenRun, changed_settings, changed_surroundings, hold, open_existing, open_run, starting_state
 from .step import TrainState
 from .stop import watch_for_stop
@@ -45,6 +45,8 @@ def train(
     """
     console = Console()
     out = None if out is None else Path(out)
+    for doubt in doubts(config):
+        warn(doubt)
     check_wandb(config.train.wandb_project)
     existing = open_existing(out)
     changes = changed_settings(existing.manifest.config, config) if existing else {}
@@ -96,5 +98,6 @@ def _train_prepared(
     if config.train.end == config.train.steps:
         trainer.reporter.sample(config.train.steps, trainer.state.params)
     footer(console, trainer, programs.compile_seconds)
+    checkpoints(console, run)
     next_commands(console, run.directory, material, trainer.state)
     return trainer.state

@@ -154,6 +154,18 @@ def make_model_agree(model, draw):
                 model[field.name] = field.default
 
 
+def make_optimizer_agree(optimizer):
+    """Keep to what float32 can hold, and to a decay that shrinks the weights."""
+    for name in ("learning_rate", "final_learning_rate", "epsilon", "weight_decay", "clip_norm"):
+        if optimizer[name]:
+            optimizer[name] = max(optimizer[name], 1e-30)
+    for name in ("beta1", "beta2"):
+        optimizer[name] = min(optimizer[name], 0.9999999)
+    optimizer["final_learning_rate"] = min(optimizer["final_learning_rate"], optimizer["learning_rate"])
+    if optimizer["final_learning_rate"] * optimizer["weight_decay"] >= 2:
+        optimizer["weight_decay"] = 1.0 / optimizer["final_learning_rate"]
+
+
 @st.composite
 def run_configs(draw):
     """A valid run: every field free, then the few that depend on each other made to agree."""
@@ -167,7 +179,7 @@ def run_configs(draw):
         nested["data"]["mask_rate"] = DataConfig().mask_rate
     share = nested["mesh"]["data"] or 1
     train["batch_size"] = train["accumulate"] * share * draw(st.integers(1, 8))
-    optimizer["final_learning_rate"] = min(optimizer["final_learning_rate"], optimizer["learning_rate"])
+    make_optimizer_agree(optimizer)
     if train["stop_after"] is not None:
         train["stop_after"] = min(train["stop_after"], train["steps"])
     return from_nested(nested, "drawn")

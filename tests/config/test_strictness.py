@@ -109,6 +109,13 @@ def test_the_advice_for_more_heads_than_features_is_itself_valid():
     ("make", "words"),
     [
         (lambda: OptimizerConfig(learning_rate=1e-4, final_learning_rate=1e-3), "0.001 is above optimizer.learning"),
+        (lambda: OptimizerConfig(epsilon=1e-50), "optimizer.epsilon 1e-50 is 0 in float32"),
+        (lambda: OptimizerConfig(learning_rate=1e39), "optimizer.learning_rate 1e+39 is infinite in float32"),
+        (lambda: OptimizerConfig(beta1=1 - 1e-9), "optimizer.beta1 0.999999999 is 1 in float32"),
+        (
+            lambda: OptimizerConfig(weight_decay=2e4),
+            "optimizer.weight_decay 20000 x optimizer.final_learning_rate 0.0001 is 2 or more",
+        ),
         (lambda: TrainConfig(batch_size=10, accumulate=4), "use batch size 12 or another split"),
         (lambda: TrainConfig(steps=10, stop_after=11), "train.stop_after 11 is above train.steps 10"),
         (lambda: RunConfig(mesh=MeshConfig(data=5)), "mesh.data 5 does not divide the 12 sequences"),
