@@ -146,6 +146,16 @@ class CheckpointStore:
             "start the run again in a new folder, or put a good copy back"
         )
 
+    def verify(self, step: int) -> None:
+        """Read every array of a checkpoint and compare it with its hash.
+
+        Raises:
+            DamagedError: it is not what was written.
+            WorkError: this process may not read it.
+        """
+        record = self._read_record(step)
+        check_arrays(record, self._read_arrays(step, record, record["items"]))
+
     def close(self) -> None:
         """Wait for the save in flight and release Orbax's threads.
 

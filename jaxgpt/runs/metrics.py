@@ -15,6 +15,7 @@ from .directory import RunDirectory
 from .files import write_atomically
 from .tensorboard import EventFile
 
+MEASURED: frozenset[str] = frozenset()  # the fields that a clock gave; comparisons of runs leave them out
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
