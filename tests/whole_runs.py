@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from jaxgpt.runs import metrics
@@ -41,7 +41,7 @@ SETTINGS = {
 }
 TEXT = "".join(chr(97 + i * i % 26) + " " * (i % 7 == 0) for i in range(1000))
 LEFTOVERS = re.compile(r"^\.|tmp|unfinished|damaged")  # what a run that ended well has nowhere in its folder
-_PATIENCE = 120  # seconds that a child may take
+_PATIENCE = 30
 _PROGRAM = "import sys; from jaxgpt.cli import main; sys.exit(main())"
 
 
@@ -61,13 +61,14 @@ class Workshop:
         """Return where the run of that name lies."""
         return self.folder / "runs" / name
 
-    def start(self, name: str, *, prelude: str = "", settings: dict | None = None) -> Child:
+    def start(self, name: str, *, prelude: str = "", settings: dict | None = None, silent: bool = False) -> Child:
         """Start `jaxgpt train --out NAME` in a process of its own; on an existing run it continues.
 
         Args:
             name: The run's.
             prelude: Python that the child executes before the program starts.
             settings: Laid over those of the workshop.
+            silent: Whether its standard output is dropped.
         """
         text = self.folder / "text.txt"
         if not text.exists():
@@ -75,8 +76,8 @@ class Workshop:
         (self.folder / "runs").mkdir(exist_ok=True)
         settings = self.settings | {"data.path": str(text)} | (settings or {})
         options = [word for option, value in settings.items() for word in (f"--{option}", str(value).lower())]
-        command = ["train", "--out", str(self.run_path(name)), *(options if "data.path" in settings else [])]
-        return Child.start([*command], self.folder, prelude=prelude)
+        command = ["train", "--out", str(self.run_path(name)), *options]
+        return Child.start(command, self.folder, prelude=prelude, silent=silent)
 
 
 @dataclasses.dataclass
@@ -88,7 +89,7 @@ class Child:
     err: Path
 
     @classmethod
-    def start(cls, arguments: list[str], folder: Path, *, prelude: str = "") -> Child:
+    def start(cls, arguments: list[str], folder: Path, *, prelude: str = "", silent: bool = False) -> Child:
         """Run `jaxgpt ARGUMENTS` in `folder`, where compiled programs are kept from one child to the next."""
         number = len(list(folder.glob("*.out")))
         out, err = folder / f"{number}.out", folder / f"{number}.err"
@@ -102,7 +103,7 @@ class Child:
                 [sys.executable, "-c", f"{prelude}\n{_PROGRAM}", *arguments],
                 cwd=folder,
                 env=environment,
-                stdout=standard_output,
+                stdout=subprocess.DEVNULL if silent else standard_output,
                 stderr=standard_error,
             )
         return cls(process, out, err)
@@ -159,12 +160,12 @@ class Traces:
         names = [path.name for folder in (run, run / "checkpoints") for path in folder.iterdir()]
         return cls(record["items"], lines, sorted(names))
 
-    def check_same(self, other: Traces) -> None:
-        """Assert that another run left the same, and nothing besides."""
+    def check_same(self, other: Traces, *, besides: Iterable[str] = ()) -> None:
+        """Assert that another run left the same, and nothing besides but what is named."""
         assert self.hashes == other.hashes
         assert self.lines == other.lines
-        assert self.entries == other.entries
-        assert not [name for name in self.entries if LEFTOVERS.search(name)]
+        assert self.entries == sorted([*other.entries, *besides])
+        assert not [name for name in other.entries if LEFTOVERS.search(name)]
 
 
 def phase(run: Path, eval_every: int) -> str:

@@ -17,6 +17,7 @@ import orbax.checkpoint as ocp
 from jaxgpt.config import RequestError, WorkError
 
 from .access import obstacle
+from .files import check_still_there
 from .orbax_handlers import handler_registry
 from .quiet import quiet_orbax
 from .record import DamagedError, check_arrays, check_record, make_record, recorded_signatures
@@ -83,9 +84,11 @@ class CheckpointStore:
             items: `{name: pytree of arrays}`; each name can be restored without the others.
 
         Raises:
-            WorkError: that step is there already, or this save, or the one before it, could not be written.
+            WorkError: that step is there already, the folder is gone, or this save, or the one before it, could
+                not be written.
         """
         self.wait()
+        check_still_there(self._directory)
         if step in self.steps():
             raise WorkError(
                 f"checkpoint {step} is already in {self._directory}, and none is overwritten; continue the run "

@@ -12,7 +12,7 @@ from typing import Any, Self
 from jaxgpt.config import RequestError, WorkError
 
 from .directory import RunDirectory
-from .files import write_atomically
+from .files import check_still_there, write_atomically
 from .tensorboard import EventFile
 
 MEASURED: frozenset[str] = frozenset()  # the fields that a clock gave; comparisons of runs leave them out
@@ -56,9 +56,10 @@ class MetricsLog:
         """Log `numbers` (`{name: value}`) at `step`; both files have them on return.
 
         Raises:
-            WorkError: a file cannot be written, as on a full disk.
+            WorkError: a file cannot be written, as on a full disk, or the run directory is gone.
         """
         values = {name: float(value) for name, value in numbers.items()}
+        check_still_there(self._path.parent)
         with self._writing():
             self._open()
             self._file.write(json.dumps({"step": step} | _as_json(values), allow_nan=False) + "\n")
