@@ -2,9 +2,10 @@
 
 python bench/endurance.py --kills 50 --examples 20000 --record bench/results/endurance.json
 
-Each kill is a run of its own: started in a child process, ended by SIGKILL at a random moment of its life (some inside a
-save, some inside an evaluation), continued, and compared bit for bit in parameters, moments, logged losses and files.
-Then the fuzz tests of tests/fuzz run with as many examples. PyTest has to be installed (the `test` extra).
+Each kill is a run of its own: started in a child process, ended by SIGKILL at a random moment of its life (some
+inside a save, some inside an evaluation), continued, and compared bit for bit in parameters, moments, logged losses
+and files. Then the fuzz tests of tests/fuzz run with as many examples together. pytest has to be installed (the
+`test` extra).
 """
 
 import argparse

@@ -76,7 +76,7 @@ class CheckpointStore:
         self._manager = ocp.CheckpointManager(self._directory, options=options, handler_registry=handler_registry())
         self._closing.callback(self._manager.close)
 
-    def save(self, step: int, items: Mapping[str, PyTree]) -> None:
+    def save(self, step: int, items: Mapping[str, PyTree], *, loss: float | None = None) -> None:
         """Start writing `items` as the checkpoint of `step`; the arrays may be donated once this returns.
 
         Args:
@@ -98,7 +98,7 @@ class CheckpointStore:
         arguments: dict[str, Any] = {
             name: ocp.args.PyTreeSave(nested(arrays)) for name, arrays in host.items() if arrays
         }
-        arguments[RECORD] = ocp.args.JsonSave(make_record(host))
+        arguments[RECORD] = ocp.args.JsonSave(make_record(step, host, loss))
         self._in_flight = step
         with self._writing():
             self._manager.save(step, args=ocp.args.Composite(**arguments), force=True)
@@ -199,7 +199,7 @@ class CheckpointStore:
 
     def _read_record(self, step: int) -> dict[str, Any]:
         record = self._orbax_restore(step, {RECORD: ocp.args.JsonRestore()})[RECORD]
-        check_record(record)
+        check_record(record, step)
         return record
 
     def _check_structure(self, step: int, record: Mapping[str, Any], templates: Mapping[str, PyTree]) -> None:
