@@ -41,7 +41,7 @@ SETTINGS = {
 }
 TEXT = "".join(chr(97 + i * i % 26) + " " * (i % 7 == 0) for i in range(1000))
 LEFTOVERS = re.compile(r"^\.|tmp|unfinished|damaged")  # what a run that ended well has nowhere in its folder
-_PATIENCE = 30
+_PATIENCE = 120  # seconds that a child may take
 _PROGRAM = "import sys; from jaxgpt.cli import main; sys.exit(main())"
 
 

@@ -209,6 +209,7 @@ def test_a_clock_that_jumps_back_an_hour_changes_nothing(workshop, whole):
     child = workshop.start(run.name, prelude=prelude)
     assert child.ended() == 0, child.words()
     assert f"continuing {run} after step {stopped}" in child.words()
-    Traces.of(run).check_same(whole)
+    traces = Traces.of(run)  # the stop saved a step of its own, so the steps on disk differ
+    assert (traces.hashes, traces.lines) == (whole.hashes, whole.lines)
     assert sorted((run / "tensorboard").iterdir())[0] == first  # TensorBoard reads the files in this order
     assert len(list((run / "tensorboard").iterdir())) == 2
