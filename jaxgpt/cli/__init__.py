@@ -21,6 +21,7 @@ COMMANDS = {
     "export": "write a model as a folder that Hugging Face transformers opens",
     "data": "learn a tokenizer from a text, or encode texts into a token file",
     "bench": "measure speed: of attention compiled and eager, of generation",
+    "inspect": "list what a run holds, and what differs between two",
     "lesson": "the course's worked example and exercises, computed by the real modules",
 }
 

@@ -19,6 +19,7 @@ import orbax.checkpoint as ocp
 from jaxgpt.config import RequestError, WorkError
 
 from .access import obstacle
+from .files import check_still_there
 from .orbax_handlers import handler_registry
 from .orbax_options import best_of, manager_options
 from .quiet import quiet_orbax
@@ -98,9 +99,11 @@ class CheckpointStore:
             loss: the validation loss at that step, by which the best is kept; None where it was not measured.
 
         Raises:
-            WorkError: that step is there already, or this save, or the one before it, could not be written.
+            WorkError: that step is there already, the folder is gone, or this save, or the one before it, could
+                not be written.
         """
         self.wait()
+        check_still_there(self._directory)
         if step in self.steps():
             raise WorkError(
                 f"checkpoint {step} is already in {self._directory}, and none is overwritten; continue the run "
@@ -181,6 +184,16 @@ class CheckpointStore:
             f"no usable checkpoint in {self._directory}: {_in_words(damages) or 'nothing was saved there yet'}; "
             f"{_advice(choice)}, or put a good copy back"
         )
+
+    def verify(self, step: int) -> None:
+        """Read every array of a checkpoint and compare it with its hash.
+
+        Raises:
+            DamagedError: it is not what was written.
+            WorkError: this process may not read it.
+        """
+        record = self._read_record(step)
+        check_arrays(record, self._read_arrays(step, record, record["items"]))
 
     def close(self) -> None:
         """Wait for the save in flight and release Orbax's threads.

@@ -45,3 +45,16 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def check_still_there(folder: Path) -> None:
+    """Refuse to write into a folder that a run has lost, before anything makes it anew.
+
+    Raises:
+        WorkError: the folder is not there.
+    """
+    if not folder.is_dir():
+        raise WorkError(
+            f"{folder} is gone, removed or moved while the run was writing to it; nothing was written in its place: "
+            "continue the run where it lies now, or start it again"
+        )

@@ -95,6 +95,8 @@ def test_help_names_every_preset(command, name):
         (["train", "--train.steps", "many"], 2),
         (["plot", "--help"], 0),
         (["params", "gpt2"], 0),
+        (["inspect", "--help"], 0),
+        (["inspect", "run", "--verfy"], 2),
         (["data", "--help"], 0),
         (["bench", "--help"], 0),
         (["bench", "attention", "--help"], 0),

@@ -121,7 +121,7 @@ def number(cls, name):
         10.0 if high is None else high,
         exclude_min=bounds["above"] is not None,
         exclude_max=bounds["below"] is not None,
-    )
+    ).filter(lambda drawn: drawn == 0 or abs(drawn) >= 1.2e-38)  # float32 holds no smaller ones
 
 
 def value(cls, name):

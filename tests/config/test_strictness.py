@@ -129,6 +129,20 @@ def test_combinations_that_cannot_work_say_what_to_change(make, words):
     assert words in refusal(make)
 
 
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: TrainConfig(steps=2**31), "train.steps: expected at most 2147483647, as devices count in int32"),
+        (lambda: ModelConfig(width=10**30), "model.width: expected at most 2147483647"),
+        (lambda: OptimizerConfig(learning_rate=1e39), "expected 0, or 1.2e-38 to 3.4e+38, as devices compute in"),
+        (lambda: OptimizerConfig(epsilon=1e-50), "optimizer.epsilon: expected 0, or 1.2e-38"),
+    ],
+)
+def test_a_number_that_devices_would_take_for_another_is_refused(make, words):
+    assert words in refusal(make)
+    TrainConfig(steps=2**31 - 1), OptimizerConfig(final_learning_rate=0.0)
+
+
 def test_configs_are_frozen_and_hashable():
     config = RunConfig(model=ModelConfig(vocab_size=65))
     assert {config: 1}[RunConfig(model=ModelConfig(vocab_size=65))] == 1
