@@ -17,6 +17,7 @@ import jax
 import numpy as np
 import pytest
 from program import PROGRAM, nobody_reading
+from repeatable import repeatable_metrics
 
 import jaxgpt
 from jaxgpt.cli import main
@@ -203,8 +204,8 @@ def test_steps_that_are_not_finite_are_skipped_on_request_also_across_a_resume(t
     assert (int(state.step), int(state.skipped)) == (6, 2)
     for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(whole), strict=True):
         assert np.array_equal(a, b)
-    lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
-    assert str(lines) == str(read_metrics(tmp_path / "whole" / "metrics.jsonl"))
+    lines = repeatable_metrics(tmp_path / "run")
+    assert str(lines) == str(repeatable_metrics(tmp_path / "whole"))
     steps = [line for line in lines if "loss" in line]
     assert [line["skipped"] for line in steps] == [0, 1, 1, 2, 2, 2]
     assert [math.isnan(line["loss"]) for line in steps] == [False, True, False, True, False, False]

@@ -40,11 +40,14 @@ def test_a_signal_that_is_ignored_stays_ignored(handled):
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
+LINE = ("loss", "grad_norm", "learning_rate", "tokens_per_second", "loader_share")
+
+
 def test_a_progress_bar_that_nobody_reads_is_no_failure_either(tiny, monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")  # Rich takes the pipe for a terminal
     with nobody_reading(monkeypatch):
         console = Console()
         console.start(tiny(), 0, fresh=False)
-        console.step(2, {"loss": 1.0}, tokens_per_second=1.0, shown=False)
+        console.step(2, dict.fromkeys(LINE, 1.0), logged=False)
         console.close()
     assert "goes on in silence" in capsys.readouterr().err
