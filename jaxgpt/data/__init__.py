@@ -4,6 +4,7 @@ The light parts are re-exported here; `jaxgpt.data.batches` needs grain and is i
 """
 
 from .corpus import Corpus, check_same_corpus, load_corpus, split_by_position
+from .token_file import TokenFile, is_token_file, write_token_file
 from .token_ids import check_token_ids
 from .tokenizer import (
     ByteTokenizer,
@@ -25,15 +26,18 @@ __all__ = [
     "Corpus",
     "Gpt2Tokenizer",
     "JsonTokenizer",
+    "TokenFile",
     "Tokenizer",
     "check_same_corpus",
     "check_same_tokenizer",
     "check_token_ids",
     "choose_tokenizer",
+    "is_token_file",
     "load_corpus",
     "make_tokenizer",
     "split_by_position",
     "tokenizer_from_json",
     "tokenizer_from_path",
     "train_bpe",
+    "write_token_file",
 ]
