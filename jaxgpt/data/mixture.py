@@ -46,7 +46,11 @@ class Mixture:
         """The examples that cover each file, one file after another."""
         return np.concatenate([self._begin(m) + part.tiling for m, part in enumerate(self.parts)])
 
-    def order(self, *, seed: int) -> Order:
+    def counts_before(self, place: int) -> np.ndarray:
+        """Return how many of the first `place` examples of training are of each file, int64 [M]."""
+        return self.order(seed=0).counts_before(place)  # the seed changes which ones, not whose
+
+    def order(self, *, seed: int) -> Mixed:
         """Return the order of training: each file's own order, mixed by weight."""
         seeds = np.random.SeedSequence(seed).generate_state(len(self.parts))
         orders = [Epochs(part.count, seed=int(own)) for part, own in zip(self.parts, seeds, strict=True)]

@@ -80,9 +80,10 @@ class Mixed:
         had_PM = np.cumsum(self._turn_P[:, None] == np.arange(len(shares)), axis=0)
         self._before_P = had_PM[np.arange(len(self._turn_P)), self._turn_P] - 1
 
-    def sources_at(self, places_B: np.ndarray) -> np.ndarray:
-        """Return which order each place belongs to, int64 [B]."""
-        return self._turn_P[places_B % len(self._turn_P)]
+    def counts_before(self, place: int) -> np.ndarray:
+        """Return how many of the places 0..place-1 each order has, int64 [M]."""
+        turns, rest = divmod(place, len(self._turn_P))
+        return turns * self._shares_M + np.bincount(self._turn_P[:rest], minlength=len(self._shares_M))
 
     def examples_at(self, places_B: np.ndarray) -> np.ndarray:
         """Return the examples at some places, int64 [B]."""

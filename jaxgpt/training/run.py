@@ -46,7 +46,7 @@ def train(
     out = None if out is None else Path(out)
     existing = open_existing(out)
     changes = changed_settings(existing.manifest.config, config) if existing else {}
-    material = gather_material(config, existing, warn)
+    material = gather_material(config, existing, warn, console.say)
     mesh = make_mesh(material.config)
     directory = open_run(material, mesh, existing, out, command)
     with hold(directory) as run:
