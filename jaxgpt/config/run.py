@@ -75,6 +75,17 @@ class TrainConfig(Section):
     keep_checkpoints: int = option(3, "Checkpoints kept on disk; older ones are deleted.", at_least=2)
     log_every: int = option(10, "Steps between lines of metrics.", at_least=1)
     sample_tokens: int = option(200, "Length of the sample shown at the end, in tokens; 0 shows none.", at_least=0)
+    sample_every: int | None = option(
+        None,
+        "Steps between samples on the way, also in samples.jsonl; none shows the one at the end only.",
+        at_least=1,
+    )
+    note_after_rises: int = option(
+        3, "Evaluations in a row whose validation loss rises before the run says so.", at_least=1
+    )
+    wandb_project: str | None = option(
+        None, "Weights & Biases project that gets the metrics too (the wandb extra); none sends nothing."
+    )
     init_from: str | None = option(
         None, "A run, Hugging Face folder or llama2.c file whose parameters training starts from."
     )
@@ -90,6 +101,13 @@ class TrainConfig(Section):
                 f"train.batch_size {self.batch_size} is not divisible by train.accumulate {self.accumulate}; "
                 f"use batch size {-(-self.batch_size // self.accumulate) * self.accumulate} or another split"
             )
+        if self.sample_every is not None and not self.sample_tokens:
+            raise RequestError(
+                f"train.sample_every {self.sample_every} means nothing with train.sample_tokens 0, which shows no "
+                "sample; leave it out, or give the samples a length"
+            )
+        if self.wandb_project == "":
+            raise RequestError("train.wandb_project is empty; name a project, or leave it out")
         if self.stop_after is not None and self.stop_after > self.steps:
             raise RequestError(
                 f"train.stop_after {self.stop_after} is above train.steps {self.steps}; "

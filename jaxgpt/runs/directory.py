@@ -47,6 +47,11 @@ class RunDirectory:
         return self.path / "metrics.jsonl"
 
     @property
+    def samples_path(self) -> Path:
+        """The file of what the model wrote on the way, one JSON object per line."""
+        return self.path / "samples.jsonl"
+
+    @property
     def tensorboard_path(self) -> Path:
         """The folder of TensorBoard's event files."""
         return self.path / "tensorboard"

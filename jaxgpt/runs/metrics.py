@@ -1,13 +1,13 @@
-"""`MetricsLog`: one JSON line per logged step, and the same numbers as TensorBoard scalars."""
+"""`MetricsLog`: one JSON line per logged step or sample, and the same for TensorBoard."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from jaxgpt.config import RequestError, WorkError
 
@@ -15,11 +15,14 @@ from .directory import RunDirectory
 from .files import write_atomically
 from .tensorboard import EventFile
 
+# Fields that a clock gave: they differ between two runs whose numbers are bit for bit the same.
+MEASURED = ("tokens_per_second", "mfu", "loader_share")
+
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 class MetricsLog:
-    """Appends to `metrics.jsonl` and `tensorboard/` of a run.
+    """Appends to `metrics.jsonl`, `samples.jsonl` and `tensorboard/` of a run.
 
     JSON has no word for a number that is not finite; such a value is written as the text `"nan"`, `"inf"` or
     `"-inf"`, which `read_metrics` (and Python's `float`) turns back. TensorBoard has no place for it on a curve
@@ -45,9 +48,9 @@ class MetricsLog:
     """
 
     def __init__(self, run: RunDirectory) -> None:
-        self._path = run.metrics_path
+        self._path, self._samples_path = run.metrics_path, run.samples_path
         self._tensorboard_path = run.tensorboard_path
-        self._file: Any = None
+        self._files: dict[Path, TextIO] = {}
         self._events: EventFile | None = None
         self._purge_step: int | None = None
 
@@ -59,33 +62,41 @@ class MetricsLog:
         """
         values = {name: float(value) for name, value in numbers.items()}
         with self._writing():
-            self._open()
-            self._file.write(json.dumps({"step": step} | _as_json(values), allow_nan=False) + "\n")
-            self._file.flush()
-            self._events.write(step, {name: value for name, value in values.items() if math.isfinite(value)})
+            self._append(self._path, {"step": step} | _as_json(values))
+            self._opened_events().write(step, {name: value for name, value in values.items() if math.isfinite(value)})
+
+    def write_sample(self, step: int, text: str) -> None:
+        """Keep what the model wrote at `step`, in `samples.jsonl` as `{"step": step, "text": text}`.
+
+        Raises:
+            WorkError: a file cannot be written, as on a full disk.
+        """
+        with self._writing():
+            self._append(self._samples_path, {"step": step, "text": text})
+            self._opened_events().write_text(step, "sample", text)
 
     def cut_back(self, step: int) -> None:
         """Forget what was logged after `step`, the checkpoint that training continues from.
 
-        The file is replaced in one piece; a last line torn by a crash goes too. TensorBoard's files only
+        Each file is replaced in one piece; a last line torn by a crash goes too. TensorBoard's files only
         grow: the next one opens with a mark that hides the later steps of the earlier ones.
 
         Raises:
             RequestError: a line before the last is no metrics line.
-            WorkError: the file cannot be replaced.
+            WorkError: a file cannot be replaced.
         """
         self.close()
         self._purge_step = step + 1
         if self._path.exists():
-            kept = [line for line in read_metrics(self._path) if line["step"] <= step]
-            write_atomically(self._path, "".join(json.dumps(_as_json(line)) + "\n" for line in kept))
+            _rewrite(self._path, [_as_json(line) for line in read_metrics(self._path) if line["step"] <= step])
+        if self._samples_path.exists():
+            kept = [sample for sample in read_samples(self._samples_path) if sample["step"] <= step]
+            _rewrite(self._samples_path, kept)
 
     def close(self) -> None:
-        """Close both; a later `write` opens them again."""
-        for file in (self._file, self._events):
-            if file is not None:
-                file.close()
-        self._file = self._events = None
+        """Close all; a later `write` opens them again."""
+        for file in self._given_up():
+            file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -93,10 +104,22 @@ class MetricsLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self) -> None:
-        if self._file is None:
-            self._file = self._path.open("a", encoding="utf-8")
+    def _append(self, path: Path, line: Mapping[str, Any]) -> None:
+        if path not in self._files:
+            self._files[path] = path.open("a", encoding="utf-8")
+        self._files[path].write(json.dumps(line, allow_nan=False) + "\n")
+        self._files[path].flush()
+
+    def _opened_events(self) -> EventFile:
+        if self._events is None:
             self._events = EventFile(self._tensorboard_path, purge_step=self._purge_step)
+        return self._events
+
+    def _given_up(self) -> list[TextIO | EventFile]:
+        """Return the files that were open; from here on none is."""
+        files = [*self._files.values(), *([] if self._events is None else [self._events])]
+        self._files, self._events = {}, None
+        return files
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -104,11 +127,9 @@ class MetricsLog:
         try:
             yield
         except OSError as error:
-            for file in (self._file, self._events):
-                if file is not None:
-                    with contextlib.suppress(OSError):  # closing tries once more to write what is left
-                        file.close()
-            self._file = self._events = None
+            for file in self._given_up():
+                with contextlib.suppress(OSError):  # closing tries once more to write what is left
+                    file.close()
             raise WorkError(
                 f"cannot write {error.filename or self._path}: {error.strerror}; free space or make the folder "
                 "writable, then continue the run"
@@ -123,21 +144,40 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     Raises:
         RequestError: the file is missing, or a whole line is no metrics line.
     """
+    return _read_lines(path, "numbers", lambda values: {name: _WORDS.get(v, v) for name, v in values.items()})
+
+
+def read_samples(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a `samples.jsonl`, each `{"step": step, "text": text}`; a torn last line is left out.
+
+    Raises:
+        RequestError: the file is missing, or a whole line is no sample.
+    """
+    return _read_lines(path, "'text'", lambda values: {"text": values["text"]})
+
+
+def _read_lines(path: Path, expected: str, read: Callable[[dict[str, Any]], dict[str, Any]]) -> list[dict[str, Any]]:
     try:
         *lines, _torn = path.read_bytes().split(b"\n")
     except OSError as error:
         raise RequestError(f"cannot read {path}: {error.strerror}; check the path") from None
-    return [_parsed(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+    return [_parsed(line, f"{path}, line {i}", expected, read) for i, line in enumerate(lines, start=1)]
 
 
-def _parsed(line: bytes, place: str) -> dict[str, Any]:
+def _parsed(
+    line: bytes, place: str, expected: str, read: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
     try:
         values = json.loads(line)
-        return {"step": int(values.pop("step"))} | {name: _WORDS.get(v, v) for name, v in values.items()}
+        return {"step": int(values.pop("step"))} | read(values)
     except (ValueError, AttributeError, KeyError, TypeError):
         raise RequestError(
-            f"{place}: expected a JSON object with 'step' and numbers, got {line[:60]!r}; remove that line"
+            f"{place}: expected a JSON object with 'step' and {expected}, got {line[:60]!r}; remove that line"
         ) from None
+
+
+def _rewrite(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    write_atomically(path, "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def _as_json(values: Mapping[str, float]) -> dict[str, float | str]:

@@ -1,4 +1,4 @@
-"""`EventFile`: scalars in the file format that TensorBoard reads.
+"""`EventFile`: scalars and texts in the file format that TensorBoard reads.
 
 It writes where it is called. tensorboardX's own writer leaves that to a thread, which dies when the disk is full, and
 the run then waits for it for ever.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import masked_crc32c
-from tensorboardX.summary import scalar
+from tensorboardX.summary import scalar, text
 
 _VERSION = "brain.Event:2"
 
@@ -55,6 +55,12 @@ class EventFile:
             event.summary.value.extend(scalar(name, value).value)
         self._add(event)
 
+    def write_text(self, step: int, name: str, words: str) -> None:
+        """Write `words` as a text of `step`, its lines as they are."""
+        event = Event(step=step)
+        event.summary.value.extend(text(name, _as_markdown(words)).value)
+        self._add(event)
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -66,3 +72,12 @@ class EventFile:
         parts = (length, struct.pack("<I", masked_crc32c(length)), data, struct.pack("<I", masked_crc32c(data)))
         self._file.write(b"".join(parts))
         self._file.flush()
+
+
+def _as_markdown(words: str) -> str:
+    """Return `words` as a block that TensorBoard, which reads Markdown, shows line by line.
+
+    >>> _as_markdown("# a\nb")
+    '    # a\n    b'
+    """
+    return "\n".join(f"    {line}" for line in words.split("\n"))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import rich.progress
+import rich.table
 
 from jaxgpt.config import RunConfig, flatten, warn
 from jaxgpt.model.bucket_table import bucket_lines
@@ -16,6 +17,7 @@ from jaxgpt.model.specs import INIT_STD, parameter_specs, walk
 from .plain import PlainConsole
 
 if TYPE_CHECKING:
+    from .history import Validation
     from .loop import Evaluation
 
 
@@ -72,29 +74,33 @@ class Console:
         """Begin showing steps."""
         self._config, self._announce_first_loss = config, fresh
         if self._out.is_terminal:
+            end = config.train.end
+            steps = rich.table.Column(min_width=len(f"step {end}/{end}"))  # a narrow terminal cuts the description
             columns = (
-                rich.progress.TextColumn("step {task.completed}/{task.total}"),
-                rich.progress.BarColumn(),
+                rich.progress.TextColumn("step {task.completed}/{task.total}", table_column=steps),
+                rich.progress.BarColumn(bar_width=10),
                 rich.progress.TextColumn("{task.description}"),
                 rich.progress.TimeRemainingColumn(),
             )
             self._bar = rich.progress.Progress(*columns, console=self._out, transient=True)
-            self._task = self._bar.add_task("", total=config.train.end, completed=start)
+            self._task = self._bar.add_task("", total=end, completed=start)
             with self._as_long_as_it_is_read():
                 self._bar.start()
             if self._out.quiet:  # it is half started, and cannot be stopped
                 self._bar = None
 
-    def step(self, done: int, metrics: Mapping[str, float], *, tokens_per_second: float, shown: bool) -> None:
-        """Show one step."""
+    def step(self, done: int, line: Mapping[str, float], *, logged: bool) -> None:
+        """Show one step: its metrics, with the speed as it was when a line was logged last."""
         if done == 1 and self._announce_first_loss:
-            self._first_loss(metrics["loss"])
-        text = f"loss {metrics['loss']:.4f}  {tokens_per_second:,.0f} tokens/s"
+            self._first_loss(line["loss"])
+        mfu = f"MFU {line['mfu']:.1%}" if "mfu" in line else "MFU n/a"
+        text = f"loss {line['loss']:.4f}  {line['tokens_per_second']:,.0f} tokens/s  {mfu}"
+        norm, rate = f"{line['grad_norm']:.3f}", f"{line['learning_rate']:.2e}"
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, description=text)
-        elif shown:
-            norm, rate = metrics["grad_norm"], metrics["learning_rate"]
-            self.say(f"step {done:>6}  {text}  gradient norm {norm:.3f}  learning rate {rate:.2e}")
+            self._bar.update(self._task, completed=done, description=f"{text}  norm {norm}  rate {rate}")
+        elif logged:
+            waiting = f"waiting for data {line['loader_share']:.2%}"
+            self.say(f"step {done:>6}  {text}  gradient norm {norm}  learning rate {rate}  {waiting}")
 
     def _first_loss(self, loss: float) -> None:
         model = self._config.model
@@ -105,13 +111,13 @@ class Console:
             f"fresh weights give about ln V + C x 0.02^2 / 2 = {expected:.4f}"
         )
 
-    def evaluated(self, evaluation: Evaluation) -> None:
-        """Print the losses of an evaluation."""
+    def evaluated(self, evaluation: Evaluation, best: Validation | None) -> None:
+        """Print the losses of an evaluation, and the best one so far."""
         whole, quick, train = evaluation.validation, evaluation.validation_estimate, evaluation.train_estimate
         self.say(
             f"step {evaluation.step:>6}  validation loss {whole.loss:.4f} ± {whole.standard_error:.4f} "
             f"(whole split, {whole.tokens:,} tokens); random batches: validation {quick.loss:.4f} "
-            f"± {quick.standard_error:.4f}, train {train.loss:.4f} ± {train.standard_error:.4f}"
+            f"± {quick.standard_error:.4f}, train {train.loss:.4f} ± {train.standard_error:.4f}{_best_words(best)}"
         )
 
     def close(self) -> None:
@@ -120,3 +126,7 @@ class Console:
             with self._as_long_as_it_is_read():
                 self._bar.stop()
             self._bar = None
+
+
+def _best_words(best: Validation | None) -> str:
+    return "" if best is None else f"; best validation so far {best.loss:.4f} at step {best.step}"

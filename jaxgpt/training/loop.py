@@ -13,12 +13,12 @@ from jaxgpt.config import RunConfig, WorkError
 from jaxgpt.ops.keys import random_key
 from jaxgpt.runs.directory import RunDirectory
 
-from .clock import Clock
 from .console import Console
 from .diagnose import first_non_finite
 from .evaluate import Estimate, evaluate
 from .material import Material
 from .programs import Programs, training_batches
+from .reporter import Reporter
 from .setup import OpenRun
 from .step import NO_BAD_STEP, Metrics, TrainState, dropout_key, split_micro_batches
 from .stop import StoppedError, StopRequest
@@ -45,14 +45,13 @@ class Trainer:
     def __init__(
         self, run: OpenRun, material: Material, programs: Programs, console: Console, state: TrainState
     ) -> None:
-        self._run, self._material, self._programs, self._console, self.state = run, material, programs, console, state
+        self._run, self._material, self._programs, self.state = run, material, programs, state
         self._batches = training_batches(material)
         self._pending: tuple[int, Metrics] | None = None
         self._saved_step = int(state.step) if run.store.steps() else -1
         self.evaluation: Evaluation | None = None
-        self.clock = Clock()
-        self.steps_done = 0
-        self._tokens_per_step = 0
+        self.reporter = Reporter(run, material, programs.mesh, console)
+        self.clock = self.reporter.clock
 
     @property
     def config(self) -> RunConfig:
@@ -68,15 +67,14 @@ class Trainer:
         """
         start = int(self.state.step)
         with self._batches.stream(start) as stream:
-            with self.clock.measure("waiting for data"):
+            with self.clock.measure("training"), self.clock.measure("waiting for data"):
                 batch = self._programs.place_batch(next(stream))
-            self._tokens_per_step = sum(batch[name].size for name in _READ if name in batch)
+            self.reporter.tokens_per_step = sum(batch[name].size for name in _READ if name in batch)
             for done in range(start + 1, self.config.train.end + 1):
                 batch = self._train_one(batch, stream, done)
                 self._between_steps(done)
                 self._stop_if_asked(request, done)
         self._run.store.wait()
-        self._run.log.close()
         self._stop_if_asked(request, done)  # while the last checkpoint was being written
 
     def _train_one(self, batch: dict[str, jax.Array], stream: Iterator, done: int) -> dict[str, jax.Array]:
@@ -97,33 +95,23 @@ class Trainer:
             return
         (done, on_device), self._pending = self._pending, None
         metrics = {name: float(value) for name, value in jax.device_get(on_device).items()}
-        self.steps_done += 1
         bad_step = int(metrics.pop("bad_step"))
         if bad_step != NO_BAD_STEP:
             self._fail(bad_step)
-        self._report(done, metrics)
-
-    def _report(self, done: int, metrics: dict[str, float]) -> None:
-        train = self.config.train
-        shown = done == 1 or done % train.log_every == 0 or done == train.steps
-        if shown:
-            self._run.log.write(done, metrics)
-        self._console.step(done, metrics, tokens_per_second=self.tokens_per_second, shown=shown)
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Tokens read per second of stepping, sources included; evaluations and saves are left out."""
-        return self.steps_done * self._tokens_per_step / self.clock.seconds("training")
+        self.reporter.step(done, metrics)
 
     def _between_steps(self, done: int) -> None:
         train = self.config.train
         evaluating = done % train.eval_every == 0 or done == train.steps
         saving = done % train.save_every == 0 or done == train.end
-        if evaluating or saving:
+        sampling = self.reporter.is_sample_due(done)
+        if evaluating or saving or sampling:
             with self.clock.measure("training"):
                 self._settle()
         if evaluating:
             self._evaluate(done)
+        if sampling:
+            self.reporter.sample(done, self.state.params)
         if saving:
             self.save(done)
 
@@ -137,14 +125,7 @@ class Trainer:
                 evaluate(programs.evaluation_step, params, programs.random_batches(splits.validation)),
                 evaluate(programs.evaluation_step, params, programs.random_batches(splits.train)),
             )
-        values = {
-            "validation_loss": self.evaluation.validation.loss,
-            "validation_standard_error": self.evaluation.validation.standard_error,
-            "validation_estimate": self.evaluation.validation_estimate.loss,
-            "train_estimate": self.evaluation.train_estimate.loss,
-        }
-        self._run.log.write(done, values)
-        self._console.evaluated(self.evaluation)
+        self.reporter.evaluated(self.evaluation)
 
     def save(self, done: int) -> None:
         """Write a checkpoint of the present state, unless this step is saved already."""

@@ -13,8 +13,9 @@ from .console import Console
 from .data_lines import data_lines
 from .loop import Trainer, continue_command
 from .material import Material
-from .samples import first_try, sample_lines
+from .samples import first_try
 from .step import TrainState
+from .utilization import Utilization
 
 
 def describe(console: Console, material: Material, mesh: jax.sharding.Mesh) -> None:
@@ -29,23 +30,18 @@ def describe(console: Console, material: Material, mesh: jax.sharding.Mesh) -> N
         f"devices: {mesh.size} x {mesh.devices.flat[0].platform}, {rows} sequences on each; "
         f"micro-batches per step: {micro_batches}"
     )
-
-
-def show_sample(console: Console, material: Material, state: TrainState) -> None:
-    """Print what the trained model shows of itself, unless `train.sample_tokens` is 0."""
-    if material.config.train.sample_tokens:
-        for line in sample_lines(material, state.params):
-            console.say(line)
+    console.say(f"MFU: {Utilization(config, mesh).words}")
 
 
 def footer(console: Console, trainer: Trainer, compile_seconds: float) -> None:
     """Print where the time and the memory went."""
-    clock = trainer.clock
+    clock, reporter = trainer.clock, trainer.reporter
     training = clock.seconds("training")
     console.say(
-        f"{trainer.tokens_per_second:,.0f} tokens/s over {trainer.steps_done} steps in {training:.1f} s "
+        f"{reporter.tokens_per_second:,.0f} tokens/s over {reporter.steps_done} steps in {training:.1f} s "
         f"(waiting for data {clock.seconds('waiting for data') / training:.2%}), compiling {compile_seconds:.1f} s, "
         f"evaluating {clock.seconds('evaluating'):.1f} s, saving {clock.seconds('saving'):.1f} s, "
+        f"sampling {clock.seconds('sampling'):.1f} s, "
         f"peak memory {peak_memory()}"
     )
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from jaxgpt.config import RunConfig, differing, warn
 from jaxgpt.runs.directory import RunDirectory
+from jaxgpt.runs.weights_and_biases import check_wandb
 
 from .console import Console
 from .loop import Trainer
 from .material import Material, gather_material
 from .programs import Programs, compile_programs, make_mesh
-from .report import describe, footer, next_commands, show_sample
+from .report import describe, footer, next_commands
 from .setup import OpenRun, changed_settings, changed_surroundings, hold, open_existing, open_run, starting_state
 from .step import TrainState
 from .stop import watch_for_stop
@@ -44,6 +45,7 @@ def train(
     """
     console = Console()
     out = None if out is None else Path(out)
+    check_wandb(config.train.wandb_project)
     existing = open_existing(out)
     changes = changed_settings(existing.manifest.config, config) if existing else {}
     material = gather_material(config, existing, warn, console.say)
@@ -92,7 +94,7 @@ def _train_prepared(
     finally:
         console.close()
     if config.train.end == config.train.steps:
-        show_sample(console, material, trainer.state)
+        trainer.reporter.sample(config.train.steps, trainer.state.params)
     footer(console, trainer, programs.compile_seconds)
     next_commands(console, run.directory, material, trainer.state)
     return trainer.state

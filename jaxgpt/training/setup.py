@@ -19,6 +19,7 @@ from jaxgpt.runs.directory import RunDirectory, fresh_run_path, is_run
 from jaxgpt.runs.manifest import Manifest
 from jaxgpt.runs.metrics import MetricsLog
 from jaxgpt.runs.versions import library_versions
+from jaxgpt.runs.weights_and_biases import WandbLog
 from jaxgpt.sharding.mesh import place, replicated, topology
 
 from .material import Material, Warn, with_absolute_paths
@@ -33,11 +34,16 @@ _BY_CONTENT = ("data.path", "data.validation_path", "data.tokenizer")
 
 @dataclasses.dataclass(frozen=True)
 class OpenRun:
-    """A run directory that this process holds, its checkpoints and its metrics open for writing."""
+    """A run directory that this process holds, its checkpoints and its metrics open for writing.
+
+    Attributes:
+        remote: Where the metrics go beside, or None.
+    """
 
     directory: RunDirectory
     store: CheckpointStore
     log: MetricsLog
+    remote: WandbLog | None = None
 
 
 def open_existing(path: Path | None) -> RunDirectory | None:
@@ -110,13 +116,14 @@ def open_run(
 @contextlib.contextmanager
 def hold(directory: RunDirectory) -> Iterator[OpenRun]:
     """Hold a run directory for this process until the block ends, and open what is written to it."""
-    keep = directory.manifest.config.train.keep_checkpoints
+    keep, project = directory.manifest.config.train.keep_checkpoints, directory.manifest.config.train.wandb_project
     with (
         directory.lock(),
         CheckpointStore(directory.checkpoints_path, keep=keep) as store,
         MetricsLog(directory) as log,
+        contextlib.nullcontext() if project is None else WandbLog(directory) as remote,
     ):
-        yield OpenRun(directory, store, log)
+        yield OpenRun(directory, store, log, remote)
 
 
 def starting_state(material: Material, mesh: Mesh, store: CheckpointStore, warn: Warn) -> TrainState:

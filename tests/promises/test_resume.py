@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
+from repeatable import repeatable_metrics
 
 from jaxgpt.config import RunConfig, apply_settings
-from jaxgpt.runs.metrics import read_metrics
 from jaxgpt.training.run import train
 
 SETTINGS = {
@@ -42,7 +42,7 @@ def settings(tmp_path_factory):
 @pytest.fixture(scope="module")
 def uninterrupted(settings, tmp_path_factory):
     out = tmp_path_factory.mktemp("whole") / "run"
-    return train(apply_settings(RunConfig(), settings, "test"), out=out), read_metrics(out / "metrics.jsonl")
+    return train(apply_settings(RunConfig(), settings, "test"), out=out), repeatable_metrics(out)
 
 
 STOPS = [[3, 20, 33], *(pytest.param([step], marks=pytest.mark.ci) for step in (1, 5, 8))]
@@ -56,5 +56,5 @@ def test_a_run_stopped_anywhere_ends_bit_for_bit_as_if_it_had_not_been(settings,
     whole, lines = uninterrupted
     leaves = zip(jax.tree.leaves(state), jax.tree.leaves(whole), strict=True)
     assert all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in leaves)
-    assert read_metrics(tmp_path / "run" / "metrics.jsonl") == lines
+    assert repeatable_metrics(tmp_path / "run") == lines
     assert len(lines) == 40 + 10

@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from repeatable import repeatable_metrics
 
 from jaxgpt.config import RequestError, RunConfig
-from jaxgpt.runs.metrics import read_metrics
 from jaxgpt.training.run import train
 
 pytestmark = pytest.mark.ci  # two minutes of compilation
@@ -37,8 +37,17 @@ CHANGES = {
     "train.keep_checkpoints": (2, "checkpoints"),
     "train.log_every": (2, "metrics"),
     "train.sample_tokens": (3, "printed"),
+    "train.sample_every": (2, "printed"),
+    "train.note_after_rises": (1, "printed"),
+    "train.wandb_project": ("a project", "refusal"),  # where wandb is installed: test_wandb
     "train.init_from": ("base", "metrics"),
     "mesh.data": (2, "refusal"),  # in a process with one device
+}
+
+# Settings that show something only beside others, which then belong to both runs.
+BESIDE = {
+    "train.sample_every": {"train.sample_tokens": 3},
+    "train.note_after_rises": {"train.eval_every": 1, "optimizer.learning_rate": 1.0},
 }
 
 
@@ -47,7 +56,7 @@ def observe(config, out, capsys):
     train(config, out=out)
     printed = re.sub(r"[\d.,]+ (s|tokens/s|MB)\b|[\d.]+%|compiled in", "", capsys.readouterr().out)
     return {
-        "metrics": read_metrics(out / "metrics.jsonl"),
+        "metrics": repeatable_metrics(out),
         "printed": printed.replace(str(out), "OUT").splitlines(),
         "checkpoints": sorted(int(path.name) for path in (out / "checkpoints").iterdir()),
     }
@@ -83,5 +92,8 @@ def test_a_changed_setting_shows(name, tiny, base, tmp_path, capsys):
         with pytest.raises(RequestError, match=name.split(".")[1]):
             train(tiny(SHORT | {name: value}), out=tmp_path / "run")
         return
-    changed = observe(tiny(SHORT | {name: value}), tmp_path / "run", capsys)
+    beside = SHORT | BESIDE.get(name, {})
+    if name in BESIDE:
+        unchanged = observe(tiny(beside), tmp_path / "unchanged", capsys)
+    changed = observe(tiny(beside | {name: value}), tmp_path / "run", capsys)
     assert changed[where] != unchanged[where]

@@ -1,0 +1,105 @@
+"""`WandbLog`: a run's numbers at Weights & Biases too, sent by a thread that the run never waits for."""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import threading
+from collections.abc import Mapping
+from typing import Any, Self
+
+from jaxgpt.config import flatten, warn
+
+from .directory import RunDirectory
+from .extras import require_extra
+from .files import write_atomically
+
+_WAITING_LINES = 10_000
+_LAST_SECONDS = 20.0  # given to what is still to be sent when a run ends
+
+
+def check_wandb(project: str | None) -> None:
+    """Refuse, before anything is written, a project that nothing here could send to; None is no project.
+
+    Raises:
+        RequestError: wandb is not installed.
+    """
+    if project is not None:
+        require_extra("train.wandb_project", "wandb", "wandb")
+
+
+class WandbLog:
+    """Sends lines of metrics, and never stops or slows the run: whatever goes wrong becomes one warning.
+
+    Where to, or whether only into the folder `wandb/` of the run, wandb's own environment says (WANDB_MODE,
+    WANDB_API_KEY, ...). The run keeps its id in `wandb-id.txt`, so a resume goes on with the same one; steps that it
+    does again appear there twice, since what was sent cannot be taken back. Nothing is sent before the first line.
+
+    Args:
+        run: The run directory, locked by this process; its config says the project.
+    """
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._lines: queue.Queue[dict[str, float] | None] = queue.Queue(_WAITING_LINES)
+        self._sender = threading.Thread(target=self._send, name="wandb", daemon=True)
+        self._given_up = threading.Event()
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Hand over the numbers of a step."""
+        if self._sender.ident is None:
+            self._sender.start()
+        if not self._given_up.is_set():
+            try:
+                self._lines.put_nowait({"step": step, **numbers})
+            except queue.Full:
+                self._give_up(f"{_WAITING_LINES} lines wait to be taken")
+
+    def close(self) -> None:
+        """Wait some seconds for what is still to be sent."""
+        if self._sender.ident is None or self._given_up.is_set():
+            return
+        self._lines.put(None)
+        self._sender.join(_LAST_SECONDS)
+        if self._sender.is_alive():
+            self._give_up(f"not all was sent within {_LAST_SECONDS:g} s of the end")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send(self) -> None:
+        try:
+            remote = self._opened()
+            remote.define_metric("*", step_metric="step")
+            while (line := self._lines.get()) is not None:
+                remote.log(line)
+            remote.finish()
+        except Exception as error:  # whatever it is, the run is not to end for it
+            self._give_up(" ".join(str(error).split()) or type(error).__name__)
+
+    def _opened(self) -> Any:
+        import wandb
+
+        return wandb.init(
+            project=self._run.manifest.config.train.wandb_project,
+            id=self._kept_id(),
+            resume="allow",
+            name=self._run.path.resolve().name,
+            dir=str(self._run.path),
+            config=flatten(self._run.manifest.config),
+            settings=wandb.Settings(console="off", silent=True),
+        )
+
+    def _kept_id(self) -> str:
+        path = self._run.path / "wandb-id.txt"
+        if not path.exists():
+            write_atomically(path, secrets.token_hex(4) + "\n")
+        return path.read_text(encoding="utf-8").strip()
+
+    def _give_up(self, reason: str) -> None:
+        if not self._given_up.is_set():
+            self._given_up.set()
+            warn(f"Weights & Biases: {reason}; the run goes on without it, metrics.jsonl has its numbers")
