@@ -10,24 +10,38 @@ from .material import Material
 
 def data_lines(material: Material) -> list[str]:
     """Return the lines that say what a run trains and validates on."""
-    sources, splits, vocab_size = material.sources, material.splits, material.config.model.vocab_size
-    cut = sources.validation is None
-    sizes = (
-        f"  training on {'the first ' if cut else ''}{splits.train_size:,} {splits.unit}, validating on "
-        f"{'the last ' if cut else ''}{splits.validation_size:,}: {splits.validation.describe()}"
-    )
-    own = [] if cut else [f"validation: {source_words(sources.validation)}"]
+    sources, splits, ids = material.sources, material.splits, f"{material.config.model.vocab_size:,} token ids"
+    own = [] if sources.validation is None else [f"validation: {source_words(sources.validation)}"]
     if not isinstance(splits.train, Mixture):
-        return [f"data: {source_words(sources.training[0])}, {vocab_size:,} token ids", *own, sizes]
+        return [f"data: {source_words(sources.training[0])}, {ids}", *own, _sizes(material)]
     train = material.config.train
     files = [source_words(source) for source in sources.training]
     shares = share_words(splits.train, train.steps * train.batch_size)
     return [
-        f"data: {len(files)} files by weight, {vocab_size:,} token ids; in all {train.steps:,} steps",
-        *(f"  {words} of {file}" for words, file in zip(shares, files, strict=True)),
+        f"data: {len(files)} files by weight, {ids}; of the examples of all {train.steps:,} steps",
+        *(f"  {words} are from {file}" for words, file in zip(shares, files, strict=True)),
         *own,
-        sizes.replace("the first", "the first parts,").replace("the last", "the last parts,"),
+        _sizes(material),
     ]
+
+
+def _sizes(material: Material) -> str:
+    splits = material.splits
+    of_each = " of each" if isinstance(splits.train, Mixture) else ""
+    first, last = (f"the first{of_each} ", f"the last{of_each} ") if material.sources.validation is None else ("", "")
+    return (
+        f"  training on {first}{splits.train_size:,} {splits.unit}, validating on {last}"
+        f"{splits.validation_size:,}: {splits.validation.describe()}"
+    )
+
+
+def realised_shares(material: Material, steps: int) -> list[str]:
+    """Return what a run has read of each of several files in its first `steps` steps; nothing for one file."""
+    mixture = material.splits.train
+    if not isinstance(mixture, Mixture):
+        return []
+    words = share_words(mixture, steps * material.config.train.batch_size)
+    return [f"  {share} of the examples were from {name}" for share, name in zip(words, mixture.names, strict=True)]
 
 
 def share_words(mixture: Mixture, examples: int) -> list[str]:
@@ -37,10 +51,10 @@ def share_words(mixture: Mixture, examples: int) -> list[str]:
         >>> from jaxgpt.data.examples import Windows
         >>> parts = [Windows(np.arange(14, dtype=np.int32), context_length=4) for _ in range(2)]
         >>> share_words(Mixture(parts, weights=[3, 1], names=["a", "b"]), 40)
-        ['75.00% (30 examples, each 3 times)', '25.00% (10 examples, each 1 times)']
+        ['75.00% (30, each 3 times)', '25.00% (10, each 1 times)']
     """
     counts = mixture.counts_before(examples)
     return [
-        f"{count / max(examples, 1):.2%} ({count:,} examples, each {count / part.count:.3g} times)"
+        f"{count / max(examples, 1):.2%} ({count:,}, each {count / part.count:.3g} times)"
         for count, part in zip(counts.tolist(), mixture.parts, strict=True)
     ]
