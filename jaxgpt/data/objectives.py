@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -99,7 +100,13 @@ def _mixed(parts: Sequence[Examples], sources: Sources) -> Examples:
     """Return the examples of all sources as one split."""
     if len(parts) == 1:
         return parts[0]
-    return Mixture(parts, weights=sources.weights, names=[source.source for source in sources.training])
+    return Mixture(parts, weights=sources.weights, names=_short_names([each.source for each in sources.training]))
+
+
+def _short_names(paths: Sequence[str]) -> list[str]:
+    """Return the files' names without their folders, or the whole paths where two would be one."""
+    names = [os.path.basename(path) for path in paths]
+    return names if len(set(names)) == len(names) else list(paths)
 
 
 def _end_id(config: RunConfig, source: Source) -> int | None:

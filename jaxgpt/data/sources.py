@@ -102,7 +102,7 @@ class Sources:
         """
         bringing = [source for source in self.all if source.tokenizer is not None]
         for other in bringing[1:]:
-            _check_tokenizer(bringing[0].tokenizer, other, (), bringing[0].source)
+            check_tokenizer(bringing[0].tokenizer, other, (), bringing[0].source)
         return with_roles(bringing[0].tokenizer, roles) if bringing else None
 
     def checked(self, tokenizer: Tokenizer, roles: Sequence[str], say: Say) -> Self:
@@ -113,7 +113,7 @@ class Sources:
         """
         for source in self.all:
             if source.tokenizer is not None:
-                _check_tokenizer(tokenizer, source, roles, "this run's tokenizer")
+                check_tokenizer(tokenizer, source, roles, "this run's tokenizer")
         training = tuple(source.checked(tokenizer, say) for source in self.training)
         validation = None if self.validation is None else self.validation.checked(tokenizer, say)
         return dataclasses.replace(self, training=training, validation=validation)
@@ -146,12 +146,11 @@ class Sources:
             if tokenizer is None and source.tokenizer is None:
                 raise RequestError(
                     f"{source.source} holds {source.kind} and nothing says which tokenizer they were written with; "
-                    "name it in data.tokenizer (for example gpt2): with another one the model would learn noise, or "
-                    "write it"
+                    "name it in data.tokenizer (for example gpt2), or if it is text say so with data.format"
                 )
 
 
-def _check_tokenizer(expected: Tokenizer, source: Source, roles: Sequence[str], owner: str) -> None:
+def check_tokenizer(expected: Tokenizer, source: Source, roles: Sequence[str], owner: str) -> None:
     """Refuse ids that mean something else; by which rules a text became ids is no matter any more."""
     found = with_roles(source.tokenizer, roles)
     if found.fingerprint() == expected.fingerprint():
