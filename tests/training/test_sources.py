@@ -1,5 +1,6 @@
 """What a run trains on, whatever holds it: the same batches, checked before the first step, known again later."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -61,8 +62,6 @@ def raw(tmp_path):
 @pytest.fixture
 def vocabulary(raw):
     """The path of the text's tokenizer."""
-    import json
-
     return raw(json.dumps(CHARACTERS.characters).encode(), "vocab.json")
 
 
@@ -126,7 +125,7 @@ def test_what_may_be_either_has_to_be_said(tiny, raw, vocabulary):
     ("content", "words"),
     [
         (b"\0\1\2", "has 3 bytes, which are no whole number of uint16 ids"),
-        (np.array([3, 28, 0] * 9, "<u2").tobytes(), "id 28 at position 1 is outside 0..27, the vocabulary of data.tok"),
+        (np.array([3, 28, 0] * 9, "<u2").tobytes(), "id 28 at position 1 is outside 0..27, the vocabulary of data"),
         (llm_c(IDS, count=len(IDS) + 1), "says that 901 ids of 2 bytes follow its header, but 1,800 bytes do"),
         (llm_c(IDS, version=2), "has llm.c's magic 20240520 with version 2, expected 1"),
         (llm_c(IDS)[:700], "has 700 bytes, but llm.c's header alone takes 1,024"),
