@@ -151,7 +151,7 @@ def _own_source(split: Part, manifest: Manifest, tokenizer: Tokenizer) -> tuple[
 
     data, held_out = manifest.config.data, split == "val" and manifest.config.data.validation_path is not None
     if len(data.paths) > 1 and not held_out:
-        raise RequestError(f"it was trained on {len(data.paths)} files, so there is none to read; name one")
+        raise RequestError(f"it was trained on {len(data.paths)} files; name one of them")
     path, name = (data.validation_path, "data.validation_path") if held_out else (data.paths[0], "data.path")
     built_in = OBJECTIVES[manifest.config.model.family].built_in
     source = open_source(path, name, form=data.format, built_in=built_in).checked(tokenizer, warn)

@@ -27,8 +27,8 @@ def data_lines(material: Material) -> list[str]:
 
 def _sizes(material: Material) -> str:
     splits = material.splits
-    of_each = " of each" if isinstance(splits.train, Mixture) else ""
-    first, last = (f"the first{of_each} ", f"the last{of_each} ") if material.sources.validation is None else ("", "")
+    parts = " parts, in all" if isinstance(splits.train, Mixture) else ""
+    first, last = (f"the first{parts} ", f"the last{parts} ") if material.sources.validation is None else ("", "")
     return (
         f"  training on {first}{splits.train_size:,} {splits.unit}, validating on {last}"
         f"{splits.validation_size:,}: {splits.validation.describe()}"
