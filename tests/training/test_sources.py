@@ -16,6 +16,7 @@ from jaxgpt.runs.manifest import Manifest
 from jaxgpt.training.data_lines import data_lines, realised_shares
 from jaxgpt.training.material import gather_material
 from jaxgpt.training.programs import training_batches
+from jaxgpt.training.samples import first_try
 
 CHARACTERS = CharacterTokenizer.train(TEXT)
 IDS = CHARACTERS.encode(TEXT)
@@ -195,6 +196,8 @@ def test_documents_are_packed_where_an_end_token_stands_between_them(tiny, token
     for examples in (packed.splits.train, packed.splits.validation):
         batch = examples.batch(np.array([0]), seed=0, draws_B=np.array([0]))
         assert batch["segment_ids_BT"].max() == 1
+    [prompt] = first_try(packed)
+    CHARACTERS.encode(prompt.removeprefix("--prompt="))  # the end token's name is no text that the tokenizer can say
     assert "segment_ids_BT" not in training_batches(material(tiny({"data.path": path}))).batch_at(0)
     message = refusal(tiny({"data.pack_documents": True}))
     assert message.startswith("data.pack_documents: no end token stands between documents in ")
