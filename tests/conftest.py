@@ -4,9 +4,11 @@ import os
 
 import jax
 import pytest
-from program import ROOT
+from program import QUICK, ROOT
 
 DATA_VARIABLE = "JAXGPT_TEST_DATA"
+# XLA reads it once, when the first device is asked for. `XLA_FLAGS= pytest` compiles as users do.
+os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={str(value).lower()}" for name, value in QUICK.items()))
 
 
 @pytest.fixture(scope="session")

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxgpt.config import RequestError
+from jaxgpt.runs.pictures import picture
 
 from .results import Results
-
-
-def check_plot(path: Path) -> None:
-    """Refuse, before anything is measured, a plot that could not be drawn.
-
-    Raises:
-        RequestError: no matplotlib, another kind of file, or no such folder.
-    """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise RequestError("--plot needs matplotlib, which is not installed; pip install 'jaxgpt[plot]'")
-    if path.suffix != ".png":
-        raise RequestError(f"--plot {path}: expected a name that ends in .png")
 
 
 def crossings(lengths: Sequence[float], one: Sequence[float], other: Sequence[float]) -> list[tuple[float, float]]:
@@ -67,19 +54,11 @@ def curves(results: Results, passes: str) -> dict[Curve, dict[int, float]]:
 
 def draw_plot(results: Results, path: Path) -> None:
     """Write the PNG: a panel for each pass."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     passes = list(dict.fromkeys(row.passes for row in results.rows))
-    figure, axes = pyplot.subplots(1, len(passes), figsize=(8 * len(passes), 7), squeeze=False)
-    for axis, name in zip(axes[0], passes, strict=True):
-        _panel(axis, curves(results, name))
-        axis.set_title(f"attention, {name}, {results.rows[0].workload.dtype}, {results.rows[0].workload.mask}")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    with picture(path, panels=len(passes), size=(8, 7)) as axes:
+        for axis, name in zip(axes, passes, strict=True):
+            _panel(axis, curves(results, name))
+            axis.set_title(f"attention, {name}, {results.rows[0].workload.dtype}, {results.rows[0].workload.mask}")
 
 
 def _panel(axis: Any, found: dict[Curve, dict[int, float]]) -> None:

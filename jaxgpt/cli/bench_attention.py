@@ -109,9 +109,9 @@ def _check_outputs(options: argparse.Namespace) -> None:
     for name in ("record", "plot"):
         check_new_file(name, getattr(options, name))
     if options.plot is not None:
-        from jaxgpt.benchmark.plot import check_plot
+        from jaxgpt.runs.pictures import check_picture
 
-        check_plot(options.plot)
+        check_picture("--plot", options.plot)
 
 
 def _workloads(options: argparse.Namespace) -> list[Workload]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jaxgpt.config import ModelConfig, RequestError, WorkError, nearest, preset_names, some, warn
 
 from .bench_output import add_output_options, check_new_file, say, show
+from .models import add_checkpoint_option
 from .parser import Parser, seed, whole_number
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         help=f"a preset, with random parameters ({', '.join(preset_names())}); or a run directory, a Hugging Face "
         "folder or a llama2.c file (default: char-cpu)",
     )
+    add_checkpoint_option(parser)
     parser.add_argument(
         "--vocab-size",
         type=whole_number,
@@ -85,6 +87,8 @@ def _check(options: argparse.Namespace) -> None:
     check_new_file("record", options.record)
     if options.model not in preset_names():
         _check_path(options)
+    elif options.checkpoint != "last":
+        raise RequestError(f"--checkpoint is for runs; {options.model} is a preset, leave it out")
     if options.peers:
         from jaxgpt.benchmark.decode.peer import check_peers
 
@@ -107,7 +111,7 @@ def _model(options: argparse.Namespace) -> Model:
         return _random_model(options)
     from jaxgpt.interop.opening import open_model
 
-    opened = open_model(options.model, warn)
+    opened = open_model(options.model, warn, checkpoint=options.checkpoint)
     return Model(Path(options.model).name, opened.words(opened.tokenizer), opened.config, opened.params)
 
 

@@ -6,6 +6,8 @@ from .commands import run_group
 
 COMMANDS = {
     "tokenizer": "learn a byte-level BPE from a text",
+    "prepare": "encode texts of any size into one token file",
+    "show": "print what a token file says about itself",
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxgpt.config import RequestError, RunConfig, blamed_on, warn
 
-from .models import TOKENIZER_HELP, tokenizer_for
+from .models import TOKENIZER_HELP, add_checkpoint_option, tokenizer_for
 from .parser import Parser, number, whole_number
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
 
     arrange_cpu_devices(cores())
     path = Path(options.model)
-    opened = open_model(path, warn)
+    opened = open_model(path, warn, checkpoint=options.checkpoint)
     manifest = RunDirectory.open(path).manifest if is_run(path) else None
     tokenizer = _tokenizer(options, opened)
     source, part = _source(options, manifest, tokenizer)
@@ -79,6 +79,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         default="auto",
         help="what a file without a header holds, as data.format says it for training (default: auto)",
     )
+    add_checkpoint_option(parser)
     parser.add_argument(
         "--split",
         choices=("all", "train", "val"),

@@ -1,10 +1,13 @@
-"""What the commands that read a model share: the tokenizer that a command line names."""
+"""What the commands that read a model share: the checkpoint and the tokenizer that a command line names."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+from typing import TYPE_CHECKING, Literal
 
-from jaxgpt.config import ModelConfig, blamed_on
+from jaxgpt.config import ModelConfig, blamed_on, nearest
+
+from .parser import Parser
 
 if TYPE_CHECKING:
     from jaxgpt.data.tokenizer import Tokenizer
@@ -12,6 +15,25 @@ if TYPE_CHECKING:
 TOKENIZER_HELP = (
     "the tokenizer's file or folder, or bytes or gpt2, for a model that comes without one (default: the model's)"
 )
+
+
+def add_checkpoint_option(parser: Parser) -> None:
+    """Add the option that names the checkpoint of a run."""
+    parser.add_argument(
+        "--checkpoint",
+        metavar="WHICH",
+        type=_checkpoint,
+        default="last",
+        help="which one of a run: last, best (lowest validation loss), or its step (default: last)",
+    )
+
+
+def _checkpoint(text: str) -> Literal["last", "best"] | int:
+    if text in ("last", "best"):
+        return text
+    if text.isdecimal() and text.isascii():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected last, best or a step, got '{text}'{nearest(text, ('last', 'best'))}")
 
 
 def tokenizer_for(config: ModelConfig, own: Tokenizer | None, named: str | None) -> Tokenizer | None:

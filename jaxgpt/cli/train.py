@@ -34,6 +34,9 @@ def main(arguments: list[str]) -> int:
 
     from jaxgpt.training.run import train
 
+    from .compile_cache import keep_compiled_programs
+
+    keep_compiled_programs()  # a run that is continued, however often, is compiled once
     train(config, out=out, origins=origins, command=shlex.join(["jaxgpt", "train", *arguments]))
     return 0
 

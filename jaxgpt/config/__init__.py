@@ -2,6 +2,7 @@
 
 from .compose import apply_settings, compose, differing, flatten, from_nested, read_toml
 from .data import DataConfig
+from .doubts import doubts
 from .errors import JaxgptError, RequestError, WorkError, blamed_on, nearest, some, warn
 from .model import ModelConfig
 from .presets import load_preset, preset_names, preset_settings
@@ -23,6 +24,7 @@ __all__ = [
     "blamed_on",
     "compose",
     "differing",
+    "doubts",
     "flatten",
     "from_nested",
     "load_preset",

@@ -11,6 +11,9 @@ from .errors import RequestError
 from .model import ModelConfig
 from .section import Section, option
 
+_TINY = 2.0**-126  # the smallest normal float32; XLA flushes what is below it to 0
+_HUGE = (2 - 2.0**-23) * 2.0**127
+_ROUNDS_TO_ONE = 1 - 2.0**-25  # half way from the largest float32 below 1
 AttentionName = Literal["auto", "reference", "dense", "blocked", "decode", "cudnn", "splash", "tokamax"]
 
 
@@ -48,12 +51,36 @@ class OptimizerConfig(Section):
     clip_norm: float | None = option(1.0, "Largest global gradient norm; none turns clipping off.", above=0)
 
     def check(self) -> None:
+        self._check_in_float32()
+        if self.final_learning_rate * self.weight_decay >= 2:
+            raise RequestError(
+                f"optimizer.weight_decay {self.weight_decay:g} x optimizer.final_learning_rate "
+                f"{self.final_learning_rate:g} is 2 or more: from the warm-up on, each step's decay alone would turn "
+                "the weights' signs and make them larger; lower one of the two"
+            )
         if self.final_learning_rate > self.learning_rate:
             raise RequestError(
                 f"optimizer.final_learning_rate {self.final_learning_rate:g} is above "
                 f"optimizer.learning_rate {self.learning_rate:g}; the cosine only falls: lower the first "
                 "or raise the second"
             )
+
+    def _check_in_float32(self) -> None:
+        """Refuse what passes the bounds as written, but not as the float32 that training computes in."""
+        for name in self.field_names():
+            value = getattr(self, name)
+            if value and name not in ("warmup_steps", "beta1", "beta2") and not _TINY <= value <= _HUGE:
+                what = "infinite" if value > _HUGE else "0"
+                raise RequestError(
+                    f"optimizer.{name} {value:g} is {what} in float32, which training computes in; use a number from "
+                    f"{_TINY:.2g} to {_HUGE:.2g}"
+                )
+        for name in ("beta1", "beta2"):
+            if getattr(self, name) >= _ROUNDS_TO_ONE:
+                raise RequestError(
+                    f"optimizer.{name} {getattr(self, name)!r} is 1 in float32, which training computes in: Adam's "
+                    "bias correction would divide by 0; use at most 0.9999999"
+                )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,8 +98,15 @@ class TrainConfig(Section):
     seed: int = option(1337, "Seed of initialisation, data order and dropout.", at_least=0, at_most=2**32 - 1)
     eval_every: int = option(250, "Steps between evaluations; the last step is always evaluated.", at_least=1)
     eval_batches: int = option(20, "Random batches in the quick loss estimates.", at_least=1)
-    save_every: int = option(500, "Steps between checkpoints; the last step is always saved.", at_least=1)
-    keep_checkpoints: int = option(3, "Checkpoints kept on disk; older ones are deleted.", at_least=2)
+    save_every: int = option(
+        500, "Steps between checkpoints; the last step and the best by validation are always saved.", at_least=1
+    )
+    save_minutes: float | None = option(
+        None, "Minutes after which a checkpoint is saved as well; none goes by steps alone.", above=0
+    )
+    keep_checkpoints: int = option(
+        3, "Newest checkpoints kept on disk, and the best by validation besides; others are deleted.", at_least=2
+    )
     log_every: int = option(10, "Steps between lines of metrics.", at_least=1)
     sample_tokens: int = option(200, "Length of the sample shown at the end, in tokens; 0 shows none.", at_least=0)
     sample_every: int | None = option(
@@ -85,6 +119,11 @@ class TrainConfig(Section):
     )
     wandb_project: str | None = option(
         None, "Weights & Biases project that gets the metrics too (the wandb extra); none sends nothing."
+    )
+    non_finite: Literal["stop", "skip"] = option(
+        "stop",
+        "What follows a step whose loss, gradient or update is not finite, which changes nothing either way: stop "
+        "the run, or skip the step, count it and go on (the learning rate's schedule counts updates).",
     )
     init_from: str | None = option(
         None, "A run, Hugging Face folder or llama2.c file whose parameters training starts from."

@@ -12,6 +12,9 @@ from typing import Any, Literal, Self
 
 from .errors import RequestError, nearest
 
+_INT32 = 2**31 - 1
+_FLOAT32 = (1.2e-38, 3.4e38)  # its normal numbers: beyond them are 0 and infinity
+
 
 def option(
     default: Any, doc: str, *, at_least: float | None = None, above: float | None = None,
@@ -130,6 +133,10 @@ def _out_of_bounds(value: float, bounds: typing.Mapping[str, Any]) -> str:
     """Return the bound that `value` breaks in words, or an empty string."""
     if isinstance(value, float) and not math.isfinite(value):
         return "a finite number"
+    if isinstance(value, float) and value and not _FLOAT32[0] <= abs(value) <= _FLOAT32[1]:
+        return f"0, or {_FLOAT32[0]} to {_FLOAT32[1]}, as devices compute in float32"
+    if isinstance(value, int) and value > _INT32 and bounds["at_most"] is None:
+        return f"at most {_INT32}, as devices count in int32"
     tests = {
         "at_least": (lambda bound: value >= bound, "at least"),
         "above": (lambda bound: value > bound, "above"),

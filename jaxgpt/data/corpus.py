@@ -110,6 +110,24 @@ def _file_corpus(path: str, name: str) -> Corpus:
 
 def _decode(content: bytes, path: str, name: str) -> str:
     """Return the text of a file's bytes, refusing what would not come back as the same bytes or as text."""
+    check_beginning(content, path, name)
+    return decode_utf8(content, path, name)
+
+
+def check_beginning(content: bytes, path: str, name: str) -> None:
+    """Refuse a file that is empty or begins with a byte order mark.
+
+    Args:
+        content: the file's bytes, of which three are enough.
+        path: the file.
+        name: the option that gave the path, in the words that begin a message.
+
+    Raises:
+        RequestError: as above.
+
+    Example:
+        >>> check_beginning(b"to be", "hamlet.txt", "data.path")
+    """
     if not content:
         raise RequestError(f"{name}: {path!r} is empty; give a file with text in it")
     if content.startswith(codecs.BOM_UTF8):
@@ -117,11 +135,23 @@ def _decode(content: bytes, path: str, name: str) -> str:
             f"{name}: {path!r} begins with a byte order mark (EF BB BF), which would become a character "
             "of the vocabulary; save the file as UTF-8 without BOM, or cut its first 3 bytes with `tail -c +4`"
         )
+
+
+def decode_utf8(content: bytes, path: str, name: str, *, start: int = 0) -> str:
+    """Return the text of a piece of a file that begins at its byte `start`.
+
+    Raises:
+        RequestError: not UTF-8; the message has the byte and its offset in the file.
+
+    Example:
+        >>> decode_utf8(b"to be", "hamlet.txt", "data.path")
+        'to be'
+    """
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise RequestError(
-            f"{name}: {path!r} is not UTF-8: byte 0x{content[error.start]:02X} at offset {error.start} "
+            f"{name}: {path!r} is not UTF-8: byte 0x{content[error.start]:02X} at offset {start + error.start} "
             f"({error.reason}); convert it, for example with `iconv -f LATIN1 -t UTF-8`"
         ) from None
 

@@ -85,14 +85,15 @@ class TokenHeader:
         _expect(isinstance(self.tokenizer, dict), "tokenizer", self.tokenizer, "a tokenizer's record")
         _expect(_is_sha256(self.tokenizer_hash), "tokenizer_hash", self.tokenizer_hash, "64 hexadecimal digits")
 
-    def to_bytes(self) -> bytes:
-        """Return the header as it stands in a file, padded for the greatest numbers.
+    def to_bytes(self, room: int = 0) -> bytes:
+        """Return the header as it stands in a file.
 
-        Its length depends only on what is known before the first id is: not on `count`, `documents` or the hash.
+        Args:
+            room: bytes that were left for it before all was counted; it is padded to them.
         """
-        greatest = dataclasses.replace(self, count=_MOST, documents=None if self.documents is None else _MOST)
-        room = -(-(_START.size + len(greatest._json())) // ALIGNMENT) * ALIGNMENT - _START.size
-        content = self._json().ljust(room)
+        content = self._json()
+        size = max(room, -(-(_START.size + len(content)) // ALIGNMENT) * ALIGNMENT)
+        content = content.ljust(size - _START.size)
         return _START.pack(MAGIC, VERSION, len(content), hashlib.sha256(content).digest()) + content
 
     def _json(self) -> bytes:

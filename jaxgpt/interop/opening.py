@@ -13,6 +13,7 @@ from jaxgpt.data.pickles import is_pickle
 from jaxgpt.data.tokenizer import Tokenizer, tokenizer_from_json
 from jaxgpt.model.buckets import count_parameters
 from jaxgpt.model.parameters import Params
+from jaxgpt.runs.checkpoints import Choice
 from jaxgpt.runs.directory import RunDirectory, is_run
 from jaxgpt.runs.manifest import check_vocabulary
 from jaxgpt.runs.saved import load_run
@@ -50,19 +51,23 @@ class Opened(NamedTuple):
         return f"{self.source}, {count:,} parameters, {text}"
 
 
-def load(path: str | Path, *, warn: Warn = warnings.warn) -> tuple[ModelConfig, Params, Tokenizer | None]:
+def load(
+    path: str | Path, *, checkpoint: Choice = "last", warn: Warn = warnings.warn
+) -> tuple[ModelConfig, Params, Tokenizer | None]:
     """Return `(config, params, tokenizer)` of the model at `path`.
 
-    Of a run it is the newest usable checkpoint. The parameters are JAX arrays in a nested dict, float32; the
-    tokenizer is None where there is none.
+    Of a run it is the newest usable checkpoint, unless `checkpoint` names another. The parameters are JAX arrays in a
+    nested dict, float32; the tokenizer is None where there is none.
 
     Args:
         path: A run directory, of a training run or written by `save`; a folder of Hugging Face transformers (GPT-2,
             Llama, Mistral, Qwen2, Qwen3, in safetensors); or a llama2.c checkpoint.
+        checkpoint: Which one of a run: "last"; "best", the one of the lowest validation loss; or that of a step.
         warn: Called with one message for each thing that is skipped: damaged checkpoints, unknown fields.
 
     Raises:
-        RequestError: nothing that can be read lies at `path`; the message says what lies there and what is amiss.
+        RequestError: nothing that can be read lies at `path`, the message says what lies there and what is amiss; or
+            no such checkpoint.
         WorkError: no checkpoint of a run passes its check.
 
     Example:
@@ -74,15 +79,15 @@ def load(path: str | Path, *, warn: Warn = warnings.warn) -> tuple[ModelConfig, 
         >>> same_config == config, params["token_embedding"].dtype, tokenizer
         (True, dtype('float32'), None)
     """
-    opened = open_model(path, warn)
+    opened = open_model(path, warn, checkpoint=checkpoint)
     return opened.config, opened.params, opened.tokenizer
 
 
-def open_model(path: str | Path, warn: Warn) -> Opened:
+def open_model(path: str | Path, warn: Warn, *, checkpoint: Choice = "last") -> Opened:
     """Return the model at `path`, as `load` does, with what a command wants to say about it."""
     path = Path(path)
     if is_run(path):
-        config, params, tokenizer, step = load_run(path, warn)
+        config, params, tokenizer, step = load_run(path, warn, checkpoint=checkpoint)
         return Opened(
             config.model,
             params,
@@ -91,6 +96,8 @@ def open_model(path: str | Path, warn: Warn) -> Opened:
             step,
             f"run directory, step {step}",
         )
+    if checkpoint != "last":
+        raise RequestError(f"{path} is no run directory and has no checkpoint {checkpoint} to choose; leave it out")
     with _readable(path):
         place = _place(path)
         reading = read_folder(place, warn) if place.is_dir() else read_file(place)

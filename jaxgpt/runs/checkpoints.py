@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import jax
 import numpy as np
@@ -17,12 +19,15 @@ import orbax.checkpoint as ocp
 from jaxgpt.config import RequestError, WorkError
 
 from .access import obstacle
+from .files import check_still_there
 from .orbax_handlers import handler_registry
+from .orbax_options import best_of, manager_options
 from .quiet import quiet_orbax
 from .record import DamagedError, check_arrays, check_record, make_record, recorded_signatures
 from .trees import differences, named_leaves, nested, signatures
 
 PyTree = Any
+Choice = Literal["last", "best"] | int  # the newest, that of the lowest validation loss, or that of a step
 RECORD = "record"  # the item that holds the hashes; Orbax commits it together with the arrays
 _UNFINISHED = ".orbax-checkpoint-tmp"  # how Orbax's folders end until they are renamed to their step
 
@@ -36,15 +41,18 @@ class Restored:
 
 
 class CheckpointStore:
-    """The checkpoints of one run, written by Orbax in the background, each in one atomic commit.
+    """The checkpoints of one run, written by Orbax in a thread of its own, each in one atomic commit.
 
     Orbax alone restores a flipped bit as if it were the weights. Here each checkpoint carries the sha256 of
     every array; what does not match is reported, and moved aside once the checkpoint before it has taken its place.
 
     Args:
         directory: the folder of checkpoints, one sub-folder per step; damaged ones go to its sibling `damaged`.
-        keep: how many to keep on disk, the newest; None keeps all.
+        keep: how many to keep on disk, the newest; the one of the lowest validation loss is kept besides. None
+            keeps all.
         writable: False for a reader, which neither writes, moves nor deletes anything.
+        before_commit: called in the thread that writes, before each checkpoint counts; what it raises fails the
+            save.
 
     Example:
         >>> import tempfile
@@ -60,45 +68,52 @@ class CheckpointStore:
         (10, Array([1., 1., 1.], dtype=float32))
     """
 
-    def __init__(self, directory: Path, *, keep: int | None = None, writable: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        keep: int | None = None,
+        writable: bool = True,
+        before_commit: Callable[[], Any] = lambda: None,
+    ) -> None:
         self._directory = directory.absolute()  # Orbax refuses relative paths
-        self._writable = writable
-        self._in_flight: int | None = None
+        self._writable, self._before_commit = writable, before_commit
+        self._known_losses: dict[int, float] | None = None
         self._closing = contextlib.ExitStack()
         self._closing.enter_context(quiet_orbax())
-        options = ocp.CheckpointManagerOptions(
-            max_to_keep=keep if writable else None,
-            create=writable,
-            read_only=not writable,
-            save_interval_steps=1 if writable else 0,
-        )
+        options = manager_options(keep=keep, writable=writable, losses=self.losses)
         self._manager = ocp.CheckpointManager(self._directory, options=options, handler_registry=handler_registry())
         self._closing.callback(self._manager.close)
+        self._writer = self._closing.enter_context(ThreadPoolExecutor(1, thread_name_prefix="checkpoint"))
+        self._saving: Future[None] | None = None
 
-    def save(self, step: int, items: Mapping[str, PyTree]) -> None:
+    def save(self, step: int, items: Mapping[str, PyTree], *, loss: float | None = None) -> None:
         """Start writing `items` as the checkpoint of `step`; the arrays may be donated once this returns.
+
+        It waits for the save before, so that at most one copy of the arrays is held, and copies them to the host;
+        hashing and writing are left to another thread.
 
         Args:
             step: optimizer steps done.
             items: `{name: pytree of arrays}`; each name can be restored without the others.
+            loss: the validation loss at that step, by which the best is kept; None where it was not measured.
 
         Raises:
-            WorkError: that step is there already, or this save, or the one before it, could not be written.
+            WorkError: that step is there already, the folder is gone, or this save, or the one before it, could
+                not be written.
         """
         self.wait()
+        check_still_there(self._directory)
         if step in self.steps():
             raise WorkError(
                 f"checkpoint {step} is already in {self._directory}, and none is overwritten; continue the run "
                 "from it, or save into another folder"
             )
         host = {name: _on_host(tree) for name, tree in items.items()}
-        arguments: dict[str, Any] = {
-            name: ocp.args.PyTreeSave(nested(arrays)) for name, arrays in host.items() if arrays
-        }
-        arguments[RECORD] = ocp.args.JsonSave(make_record(host))
-        self._in_flight = step
-        with self._writing():
-            self._manager.save(step, args=ocp.args.Composite(**arguments), force=True)
+        losses = self.losses()
+        if loss is not None and math.isfinite(loss):
+            losses[step] = loss
+        self._saving = self._writer.submit(self._write, step, host, losses.get(step))
 
     def wait(self) -> None:
         """Return once the save in flight is committed.
@@ -106,15 +121,36 @@ class CheckpointStore:
         Raises:
             WorkError: it could not be written; the checkpoints before it are untouched.
         """
-        with self._writing():
-            self._manager.wait_until_finished()
+        if self._saving is None:
+            return
+        error = self._saving.exception()
+        self._saving = None
+        there = self.steps()
+        self._known_losses = {step: loss for step, loss in self.losses().items() if step in there}
+        if error is not None:
+            raise error
+
+    def losses(self) -> dict[int, float]:
+        """Return {step: validation loss} of the checkpoints that have one, the one in flight included.
+
+        What is not in a sound record counts for nothing; the arrays are not read.
+        """
+        if self._known_losses is None:
+            self._known_losses, _ = self._recorded_losses()
+        return self._known_losses
+
+    def best(self) -> int | None:
+        """Return the step of the lowest validation loss, None where no checkpoint has one."""
+        return best_of(self.losses())
 
     def steps(self) -> list[int]:
         """Return the steps of the committed checkpoints, ascending; none of them has been checked."""
         return saved_steps(self._directory)
 
-    def restore(self, templates: Mapping[str, PyTree], *, warn: Callable[[str], Any]) -> Restored:
-        """Return the newest checkpoint that passes its check.
+    def restore(
+        self, templates: Mapping[str, PyTree], *, warn: Callable[[str], Any], choice: Choice = "last"
+    ) -> Restored:
+        """Return the newest checkpoint that passes its check, or the chosen one.
 
         Damaged newer ones are moved aside, but only once an older one has been restored: where none passes, all
         stay where they are.
@@ -124,16 +160,19 @@ class CheckpointStore:
                 template gives a NumPy array back, any other a JAX array with the template's sharding.
             warn: called with one message for each checkpoint that is skipped, or write that was never
                 finished.
+            choice: "last", the newest; "best", the one of the lowest validation loss; or a step. Where the best
+                is damaged, the next best takes its place; a step is used or refused.
 
         Raises:
-            RequestError: a sound checkpoint of another structure (nothing is moved).
+            RequestError: a sound checkpoint of another structure (nothing is moved), a step that is not there,
+                or the best where no checkpoint has a validation loss.
             WorkError: there is no checkpoint, none passes its check, or this process may not read one.
         """
         self.wait()
         if self._writable:
             self._remove_unfinished(warn)
-        damages: dict[int, str] = {}
-        for step in reversed(self.steps()):
+        steps, damages = self._candidates(choice)
+        for step in steps:
             try:
                 restored = self._read(step, templates)
             except DamagedError as damage:
@@ -143,8 +182,18 @@ class CheckpointStore:
                 return restored
         raise WorkError(
             f"no usable checkpoint in {self._directory}: {_in_words(damages) or 'nothing was saved there yet'}; "
-            "start the run again in a new folder, or put a good copy back"
+            f"{_advice(choice)}, or put a good copy back"
         )
+
+    def verify(self, step: int) -> None:
+        """Read every array of a checkpoint and compare it with its hash.
+
+        Raises:
+            DamagedError: it is not what was written.
+            WorkError: this process may not read it.
+        """
+        record = self._read_record(step)
+        check_arrays(record, self._read_arrays(step, record, record["items"]))
 
     def close(self) -> None:
         """Wait for the save in flight and release Orbax's threads.
@@ -161,19 +210,55 @@ class CheckpointStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Turn whatever Orbax raises into one message, and forget the failed step."""
+    def _write(self, step: int, host: Mapping[str, Mapping[str, np.ndarray]], loss: float | None) -> None:
+        """Hash and write; turn whatever Orbax raises into one message, and forget the failed step."""
         try:
-            yield
+            arguments: dict[str, Any] = {
+                name: ocp.args.PyTreeSave(nested(arrays)) for name, arrays in host.items() if arrays
+            }
+            arguments[RECORD] = ocp.args.JsonSave(make_record(step, host, loss))
+            self._before_commit()
+            self._manager.save(step, args=ocp.args.Composite(**arguments), force=True)
         except Exception as error:
             # Its leftover would keep a full disk full.
-            shutil.rmtree(self._directory / f"{self._in_flight}{_UNFINISHED}", ignore_errors=True)
+            shutil.rmtree(self._directory / f"{step}{_UNFINISHED}", ignore_errors=True)
             self._manager.reload()
             raise WorkError(
-                f"checkpoint {self._in_flight} was not written to {self._directory}: {_one_line(error)}; "
+                f"checkpoint {step} was not written to {self._directory}: {_one_line(error)}; "
                 "earlier checkpoints are untouched: free space or fix the folder, then continue the run"
             ) from error
+
+    def _candidates(self, choice: Choice) -> tuple[Iterable[int], dict[int, str]]:
+        """Return the steps to try, in order, and {step: reason} of those that damage has ruled out already."""
+        steps = self.steps()
+        if choice == "last":
+            return reversed(steps), {}
+        if choice == "best":
+            losses, damages = self._recorded_losses()
+            if steps and not losses and not damages:
+                raise RequestError(
+                    f"no checkpoint in {self._directory} has a validation loss to be the best by; take the last one, "
+                    f"or one of the steps {_listed(steps)}"
+                )
+            return sorted(losses, key=lambda step: (losses[step], step)), damages
+        if choice not in steps:
+            held = _listed(steps) or "none"
+            raise RequestError(
+                f"there is no checkpoint {choice} in {self._directory}; name one that it holds: {held}"
+            )
+        return [choice], {}
+
+    def _recorded_losses(self) -> tuple[dict[int, float], dict[int, str]]:
+        """Return {step: validation loss} where the record has one, and {step: reason} where it is damaged."""
+        losses, damages = {}, {}
+        for step in self.steps():
+            try:
+                loss = self._read_record(step)["validation_loss"]
+            except DamagedError as damage:
+                damages[step] = str(damage)
+            else:
+                losses |= {} if loss is None else {step: loss}
+        return losses, damages
 
     def _read(self, step: int, templates: Mapping[str, PyTree]) -> Restored:
         """Read, compare with the templates, verify, and only then place on devices."""
@@ -186,7 +271,7 @@ class CheckpointStore:
 
     def _read_record(self, step: int) -> dict[str, Any]:
         record = self._orbax_restore(step, {RECORD: ocp.args.JsonRestore()})[RECORD]
-        check_record(record)
+        check_record(record, step)
         return record
 
     def _check_structure(self, step: int, record: Mapping[str, Any], templates: Mapping[str, PyTree]) -> None:
@@ -246,6 +331,7 @@ class CheckpointStore:
             target, number = folder / f"{step}-{number}", number + 1
         os.rename(self._directory / str(step), target)
         self._manager.reload()
+        self._known_losses = None
         return target
 
     def _remove_unfinished(self, warn: Callable[[str], Any]) -> None:
@@ -267,9 +353,24 @@ def _in_words(damages: Mapping[int, str]) -> str:
     return "; ".join(f"checkpoint {step} is damaged: {reason}" for step, reason in damages.items())
 
 
+def _listed(steps: Iterable[int]) -> str:
+    return ", ".join(map(str, steps))
+
+
+def _advice(choice: Choice) -> str:
+    return "start the run again in a new folder" if choice == "last" else "take another checkpoint"
+
+
 def _on_host(tree: PyTree) -> dict[str, np.ndarray]:
-    """Return `{path: NumPy array}`; one transfer serves both the hashes and the file."""
-    return {path: np.asarray(leaf) for path, leaf in jax.device_get(named_leaves(tree)).items()}
+    """Return `{path: NumPy array}` that nobody else changes; one transfer serves both the hashes and the file."""
+    leaves = named_leaves(tree)
+    host = {path: np.asarray(array) for path, array in jax.device_get(leaves).items()}
+    return {path: host[path] if _is_copied(leaf) else host[path].copy() for path, leaf in leaves.items()}
+
+
+def _is_copied(leaf: Any) -> bool:
+    """Return whether the host's array is a copy: from a CPU device it is the buffer that the next step is given."""
+    return isinstance(leaf, jax.Array) and next(iter(leaf.devices())).platform != "cpu"
 
 
 def _placed(arrays: Mapping[str, np.ndarray], template: PyTree) -> PyTree:

@@ -35,12 +35,26 @@ def _replace(path: Path, text: str) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    sync(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Return once a file's contents, or a folder's list of names, are on disk; OSError where the disk refuses."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def check_still_there(folder: Path) -> None:
+    """Refuse to write into a folder that a run has lost, before anything makes it anew.
+
+    Raises:
+        WorkError: the folder is not there.
+    """
+    if not folder.is_dir():
+        raise WorkError(
+            f"{folder} is gone, removed or moved while the run was writing to it; nothing was written in its place: "
+            "continue the run where it lies now, or start it again"
+        )

@@ -15,7 +15,7 @@ from jaxgpt.data.tokenizer import tokenizer_from_json
 from .files import write_atomically
 from .versions import library_versions
 
-FORMAT = 2
+FORMAT = 3
 FILE_NAME = "manifest.json"
 _FIELDS: dict[str, tuple[type, ...]] = {
     "config": (dict,),

@@ -12,7 +12,7 @@ from typing import Any, Self, TextIO
 from jaxgpt.config import RequestError, WorkError
 
 from .directory import RunDirectory
-from .files import write_atomically
+from .files import check_still_there, sync, write_atomically
 from .tensorboard import EventFile
 
 # Fields that a clock gave: they differ between two runs whose numbers are bit for bit the same.
@@ -58,9 +58,10 @@ class MetricsLog:
         """Log `numbers` (`{name: value}`) at `step`; both files have them on return.
 
         Raises:
-            WorkError: a file cannot be written, as on a full disk.
+            WorkError: a file cannot be written, as on a full disk, or the run directory is gone.
         """
         values = {name: float(value) for name, value in numbers.items()}
+        check_still_there(self._path.parent)
         with self._writing():
             self._append(self._path, {"step": step} | _as_json(values))
             self._opened_events().write(step, {name: value for name, value in values.items() if math.isfinite(value)})
@@ -71,6 +72,7 @@ class MetricsLog:
         Raises:
             WorkError: a file cannot be written, as on a full disk.
         """
+        check_still_there(self._path.parent)
         with self._writing():
             self._append(self._samples_path, {"step": step, "text": text})
             self._opened_events().write_text(step, "sample", text)
@@ -92,6 +94,16 @@ class MetricsLog:
         if self._samples_path.exists():
             kept = [sample for sample in read_samples(self._samples_path) if sample["step"] <= step]
             _rewrite(self._samples_path, kept)
+
+    def sync(self) -> None:
+        """Return once the lines written so far are on disk; any thread may call it.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        if self._path.exists():
+            sync(self._path)
+            sync(self._path.parent)
 
     def close(self) -> None:
         """Close all; a later `write` opens them again."""

@@ -1,4 +1,4 @@
-"""The record in each checkpoint: what its arrays are and hash to, and a hash of the record itself."""
+"""The record in each checkpoint: its step, its validation loss, what its arrays hash to, and a hash of all that."""
 
 from __future__ import annotations
 
@@ -18,19 +18,25 @@ class DamagedError(Exception):
     """A checkpoint is not what was written; the message is the reason, in one line."""
 
 
-def make_record(items: Arrays) -> dict[str, Any]:
-    """Return the JSON record of `items`."""
-    body = {"items": {name: _entries(arrays) for name, arrays in items.items()}}
+def make_record(step: int, items: Arrays, loss: float | None) -> dict[str, Any]:
+    """Return the JSON record of the checkpoint of `step`: its items, and the validation loss if it was measured."""
+    body = {
+        "step": step,
+        "validation_loss": loss,
+        "items": {name: _entries(arrays) for name, arrays in items.items()},
+    }
     return body | {"sha256": _hash_of(body)}
 
 
-def check_record(record: Any) -> None:
-    """Raise DamagedError unless the record's own hash fits."""
+def check_record(record: Any, step: int) -> None:
+    """Raise DamagedError unless the record's own hash fits, and it is that of `step`."""
     if not isinstance(record, dict):
         raise DamagedError("its record is not a JSON object")
     body = {name: value for name, value in record.items() if name != "sha256"}
     if _hash_of(body) != record.get("sha256"):
         raise DamagedError("its record does not match the record's own hash")
+    if record.get("step") != step:
+        raise DamagedError(f"its record is that of step {record.get('step')}")
 
 
 def recorded_signatures(record: Mapping[str, Any], item: str) -> dict[str, Signature]:

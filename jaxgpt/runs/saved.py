@@ -10,7 +10,7 @@ from jaxgpt.config import ModelConfig, RequestError, RunConfig
 from jaxgpt.data.tokenizer import tokenizer_from_json
 from jaxgpt.model.parameters import Params, abstract_parameters
 
-from .checkpoints import CheckpointStore
+from .checkpoints import CheckpointStore, Choice
 from .directory import RunDirectory
 from .manifest import Manifest
 from .trees import differences, named_leaves, signatures
@@ -52,21 +52,23 @@ def save(path: str | Path, config: ModelConfig, params: Params, tokenizer: Any =
         store.save(0, {"params": params})
 
 
-def load_run(path: str | Path, warn: Warn) -> tuple[RunConfig, Params, Any, int]:
-    """Return `(config, params, tokenizer, step)` of the newest usable checkpoint at `path`.
+def load_run(path: str | Path, warn: Warn, *, checkpoint: Choice = "last") -> tuple[RunConfig, Params, Any, int]:
+    """Return `(config, params, tokenizer, step)` of the newest usable checkpoint at `path`, or of another.
 
     The parameters are JAX arrays in a nested dict, float32; the tokenizer is None where none was saved.
 
     Args:
         path: a run directory, of a training run or written by `save`.
         warn: called with one message for each damaged checkpoint that is skipped; nothing is moved.
+        checkpoint: "last"; "best", the one of the lowest validation loss; or a step.
 
     Raises:
-        RequestError: no run directory, or a manifest that is refused.
+        RequestError: no run directory, a manifest that is refused, or a checkpoint that is not there.
         WorkError: no checkpoint passes its check.
     """
     run = RunDirectory.open(Path(path))
     with CheckpointStore(run.checkpoints_path, writable=False) as store:
-        restored = store.restore({"params": abstract_parameters(run.manifest.config.model)}, warn=warn)
+        template = {"params": abstract_parameters(run.manifest.config.model)}
+        restored = store.restore(template, warn=warn, choice=checkpoint)
     tokenizer = run.manifest.tokenizer and tokenizer_from_json(run.manifest.tokenizer)
     return run.manifest.config, restored.items["params"], tokenizer, restored.step

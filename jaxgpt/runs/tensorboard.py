@@ -6,6 +6,7 @@ the run then waits for it for ever.
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import time
@@ -17,6 +18,7 @@ from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.summary import scalar, text
 
 _VERSION = "brain.Event:2"
+_STAMP = re.compile(r"events\.out\.tfevents\.(\d{10})\.(\d{9})\.")
 
 
 class EventFile:
@@ -41,7 +43,7 @@ class EventFile:
 
     def __init__(self, folder: Path, *, purge_step: int | None) -> None:
         folder.mkdir(exist_ok=True)
-        seconds, nanoseconds = divmod(time.time_ns(), 10**9)  # TensorBoard orders the files by name
+        seconds, nanoseconds = divmod(_later_than_all(folder), 10**9)  # TensorBoard orders the files by name
         name = f"events.out.tfevents.{seconds:010d}.{nanoseconds:09d}.{socket.gethostname()}"
         self._file = (folder / name).open("ab")
         self._add(Event(file_version=_VERSION))
@@ -75,9 +77,16 @@ class EventFile:
 
 
 def _as_markdown(words: str) -> str:
-    """Return `words` as a block that TensorBoard, which reads Markdown, shows line by line.
+    r"""Return `words` as a block that TensorBoard, which reads Markdown, shows line by line.
 
     >>> _as_markdown("# a\nb")
     '    # a\n    b'
     """
     return "\n".join(f"    {line}" for line in words.split("\n"))
+
+
+def _later_than_all(folder: Path) -> int:
+    """Return the time in nanoseconds, or one after the last file's where the clock was set back since."""
+    stamps = (_STAMP.match(path.name) for path in folder.iterdir())
+    known = [int(stamp[1]) * 10**9 + int(stamp[2]) for stamp in stamps if stamp]
+    return max([time.time_ns(), *(nanoseconds + 1 for nanoseconds in known)])

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxgpt.config import some
@@ -24,6 +23,8 @@ def named_leaves(tree: Any) -> dict[str, Any]:
     >>> named_leaves({"blocks_0": {"scale": 1.0}, "moments": (2.0, 3.0)})
     {'blocks_0/scale': 1.0, 'moments/0': 2.0, 'moments/1': 3.0}
     """
+    import jax  # not above: records are read, and hashes compared, without it
+
     pairs = jax.tree_util.tree_flatten_with_path(tree)[0]
     named = {jax.tree_util.keystr(path, simple=True, separator="/") or "value": leaf for path, leaf in pairs}
     if len(named) != len(pairs):

@@ -16,6 +16,7 @@ from .files import write_atomically
 
 _WAITING_LINES = 10_000
 _LAST_SECONDS = 20.0  # given to what is still to be sent when a run ends
+_OPENING_SECONDS = 15.0  # fewer: a process that ends while wandb still tries to open is held up by it
 
 
 def check_wandb(project: str | None) -> None:
@@ -90,7 +91,7 @@ class WandbLog:
             name=self._run.path.resolve().name,
             dir=str(self._run.path),
             config=flatten(self._run.manifest.config),
-            settings=wandb.Settings(console="off", silent=True),
+            settings=wandb.Settings(console="off", silent=True, init_timeout=_OPENING_SECONDS),
         )
 
     def _kept_id(self) -> str:

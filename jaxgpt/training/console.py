@@ -102,6 +102,10 @@ class Console:
             waiting = f"waiting for data {line['loader_share']:.2%}"
             self.say(f"step {done:>6}  {text}  gradient norm {norm}  learning rate {rate}  {waiting}")
 
+    def skipped(self, done: int, places: str, count: int) -> None:
+        """Say that a step was left out."""
+        self.say(f"step {done:>6}  not finite, skipped (its batch: {places}); {count} skipped so far")
+
     def _first_loss(self, loss: float) -> None:
         model = self._config.model
         uniform = math.log(model.vocab_size)

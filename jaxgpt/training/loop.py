@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shlex
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from .evaluate import Estimate, evaluate
 from .material import Material
 from .programs import Programs, training_batches
 from .reporter import Reporter
-from .setup import OpenRun
+from .setup import OpenRun, saved_items
 from .step import NO_BAD_STEP, Metrics, TrainState, dropout_key, split_micro_batches
 from .stop import StoppedError, StopRequest
 
@@ -45,10 +46,12 @@ class Trainer:
     def __init__(
         self, run: OpenRun, material: Material, programs: Programs, console: Console, state: TrainState
     ) -> None:
-        self._run, self._material, self._programs, self.state = run, material, programs, state
+        self._run, self._material, self._programs, self._console, self.state = run, material, programs, console, state
         self._batches = training_batches(material)
         self._pending: tuple[int, Metrics] | None = None
         self._saved_step = int(state.step) if run.store.steps() else -1
+        self._saved_at = time.monotonic()
+        self._skipped = int(state.skipped)
         self.evaluation: Evaluation | None = None
         self.reporter = Reporter(run, material, programs.mesh, console)
         self.clock = self.reporter.clock
@@ -98,12 +101,15 @@ class Trainer:
         bad_step = int(metrics.pop("bad_step"))
         if bad_step != NO_BAD_STEP:
             self._fail(bad_step)
+        if metrics["skipped"] > self._skipped:
+            self._skipped = int(metrics["skipped"])
+            self._console.skipped(done, self._places(done - 1), self._skipped)
         self.reporter.step(done, metrics)
 
     def _between_steps(self, done: int) -> None:
         train = self.config.train
         evaluating = done % train.eval_every == 0 or done == train.steps
-        saving = done % train.save_every == 0 or done == train.end
+        saving = done % train.save_every == 0 or done == train.end or self._minutes_are_over()
         sampling = self.reporter.is_sample_due(done)
         if evaluating or saving or sampling:
             with self.clock.measure("training"):
@@ -112,8 +118,16 @@ class Trainer:
             self._evaluate(done)
         if sampling:
             self.reporter.sample(done, self.state.params)
-        if saving:
+        if saving or (evaluating and self._is_best()):
             self.save(done)
+
+    def _minutes_are_over(self) -> bool:
+        minutes = self.config.train.save_minutes
+        return minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
+
+    def _is_best(self) -> bool:
+        """Return whether the last evaluation's loss is the lowest so far, so that its step is worth a checkpoint."""
+        return self.evaluation.validation.loss < min(self._run.store.losses().values(), default=math.inf)
 
     def _evaluate(self, done: int) -> None:
         programs, params = self._programs, self.state.params
@@ -131,9 +145,11 @@ class Trainer:
         """Write a checkpoint of the present state, unless this step is saved already."""
         if done == self._saved_step:
             return
+        evaluated = self.evaluation is not None and self.evaluation.step == done
         with self.clock.measure("saving"):
-            self._run.store.save(done, {"params": self.state.params, "optimizer": self.state.opt_state})
-        self._saved_step = done
+            loss = self.evaluation.validation.loss if evaluated else None
+            self._run.store.save(done, saved_items(self.state), loss=loss)
+        self._saved_step, self._saved_at = done, time.monotonic()
 
     def _stop_if_asked(self, request: StopRequest, done: int) -> None:
         if request.signal_number is None:
@@ -155,12 +171,16 @@ class Trainer:
         key = dropout_key(config.model, random_key(config.train.seed), bad_step)
         params = jax.device_get(self.state.params)
         name = first_non_finite(config.model, config.execution, params, micro_batches, key)
-        places = ", ".join(self._batches.places_at(bad_step)[:4])
         raise WorkError(
-            f"step {bad_step + 1} is not finite: the first bad tensor is {name} (its batch: {places}, "
-            f"...); the state after step {bad_step} is saved in {directory.path}. Lower optimizer.learning_rate or "
-            f"optimizer.clip_norm, then: {continue_command(directory)}"
+            f"step {bad_step + 1} is not finite: the first bad tensor is {name} (its batch: "
+            f"{self._places(bad_step)}); the state after step {bad_step} is saved in {directory.path}. Lower "
+            "optimizer.learning_rate or optimizer.clip_norm, or leave such steps out with --train.non_finite skip, "
+            f"then: {continue_command(directory)}"
         )
+
+    def _places(self, step: int) -> str:
+        """Return in words where the first windows of a step's batch lie; steps count from 0 here."""
+        return ", ".join(self._batches.places_at(step)[:4]) + ", ..."
 
 
 def continue_command(run: RunDirectory, *extra: str) -> str:

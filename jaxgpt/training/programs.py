@@ -108,6 +108,7 @@ def compile_programs(material: Material, mesh: Mesh, state: TrainState) -> Progr
         run_optimizer(config),
         learning_rate=learning_rate_schedule(config.optimizer, config.train.steps),
         key=random_key(config.train.seed),
+        non_finite=config.train.non_finite,
     )
     evaluation_step = make_evaluation_step(config.model, config.execution)
     bare = Programs(config, mesh, train_step, evaluation_step, 0.0)

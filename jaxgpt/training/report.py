@@ -14,6 +14,7 @@ from .data_lines import data_lines
 from .loop import Trainer, continue_command
 from .material import Material
 from .samples import first_try
+from .setup import OpenRun
 from .step import TrainState
 from .utilization import Utilization
 
@@ -44,6 +45,18 @@ def footer(console: Console, trainer: Trainer, compile_seconds: float) -> None:
         f"sampling {clock.seconds('sampling'):.1f} s, "
         f"peak memory {peak_memory()}"
     )
+    skipped = int(trainer.state.skipped)
+    if skipped:
+        console.say(f"steps that were not finite and were skipped: {skipped:,} of {int(trainer.state.step):,}")
+
+
+def checkpoints(console: Console, run: OpenRun) -> None:
+    """Print the last checkpoint and the best one, with their validation losses."""
+    last, best, losses = run.store.steps()[-1], run.store.best(), run.store.losses()
+    line = f"last checkpoint: step {last}" + (f", validation loss {losses[last]:.4f}" if last in losses else "")
+    if best is not None:
+        line += f"; best: step {best}, validation loss {losses[best]:.4f} (--checkpoint best)"
+    console.say(line)
 
 
 def next_commands(console: Console, run: RunDirectory, material: Material, state: TrainState) -> None:

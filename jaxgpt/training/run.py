@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from jaxgpt.config import RunConfig, differing, warn
+from jaxgpt.config import RunConfig, differing, doubts, warn
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.weights_and_biases import check_wandb
 
@@ -14,7 +14,7 @@ from .data_lines import realised_shares
 from .loop import Trainer
 from .material import Material, gather_material
 from .programs import Programs, compile_programs, make_mesh
-from .report import describe, footer, next_commands
+from .report import checkpoints, describe, footer, next_commands
 from .setup import OpenRun, changed_settings, changed_surroundings, hold, open_existing, open_run, starting_state
 from .step import TrainState
 from .stop import watch_for_stop
@@ -46,6 +46,8 @@ def train(
     """
     console = Console()
     out = None if out is None else Path(out)
+    for doubt in doubts(config):
+        warn(doubt)
     check_wandb(config.train.wandb_project)
     existing = open_existing(out)
     changes = changed_settings(existing.manifest.config, config) if existing else {}
@@ -99,5 +101,6 @@ def _train_prepared(
     footer(console, trainer, programs.compile_seconds)
     for line in realised_shares(material, int(trainer.state.step)):
         console.say(line)
+    checkpoints(console, run)
     next_commands(console, run.directory, material, trainer.state)
     return trainer.state

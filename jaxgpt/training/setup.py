@@ -119,9 +119,10 @@ def hold(directory: RunDirectory) -> Iterator[OpenRun]:
     keep, project = directory.manifest.config.train.keep_checkpoints, directory.manifest.config.train.wandb_project
     with (
         directory.lock(),
-        CheckpointStore(directory.checkpoints_path, keep=keep) as store,
         MetricsLog(directory) as log,
         contextlib.nullcontext() if project is None else WandbLog(directory) as remote,
+        # A power cut must not leave a checkpoint whose metrics are missing.
+        CheckpointStore(directory.checkpoints_path, keep=keep, before_commit=log.sync) as store,
     ):
         yield OpenRun(directory, store, log, remote)
 
@@ -133,6 +134,12 @@ def starting_state(material: Material, mesh: Mesh, store: CheckpointStore, warn:
     state = place(initial_state(params, optimizer), replicated(mesh))
     if not store.steps():
         return state
-    restored = store.restore({"params": state.params, "optimizer": state.opt_state}, warn=warn)
+    restored = store.restore(saved_items(state), warn=warn)
     scalars = place((np.int32(restored.step), np.int32(NO_BAD_STEP)), replicated(mesh))
-    return TrainState(scalars[0], restored.items["params"], restored.items["optimizer"], scalars[1])
+    params, opt_state, progress = (restored.items[name] for name in ("params", "optimizer", "progress"))
+    return TrainState(scalars[0], params, opt_state, scalars[1], progress["skipped"])
+
+
+def saved_items(state: TrainState) -> dict[str, Any]:
+    """Return what a checkpoint holds of a state; its step is the checkpoint's own."""
+    return {"params": state.params, "optimizer": state.opt_state, "progress": {"skipped": state.skipped}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,17 +21,19 @@ class TrainState(NamedTuple):
     """All that training carries from step to step.
 
     Attributes:
-        step: Updates done, int32.
+        step: Steps done, int32.
         params: The parameter tree.
         opt_state: Optax's state.
         bad_step: The step whose loss, gradient or update was not finite, or -1. It is sticky: from then on no step
             changes anything, because the host learns of it a step late.
+        skipped: How many of the steps done were not finite and were left out, int32.
     """
 
     step: jax.Array
     params: Params
     opt_state: Any
     bad_step: jax.Array
+    skipped: jax.Array
 
 
 Metrics = dict[str, jax.Array]
@@ -40,7 +42,7 @@ TrainStep = Callable[[TrainState, Mapping[str, jax.Array]], tuple[TrainState, Me
 
 def initial_state(params: Params, optimizer: optax.GradientTransformation) -> TrainState:
     """Return the state before the first step."""
-    return TrainState(jnp.int32(0), params, optimizer.init(params), jnp.int32(NO_BAD_STEP))
+    return TrainState(jnp.int32(0), params, optimizer.init(params), jnp.int32(NO_BAD_STEP), jnp.int32(0))
 
 
 def split_micro_batches(batch: Mapping[str, jax.Array], count: int) -> dict[str, jax.Array]:
@@ -93,6 +95,7 @@ def make_train_step(
     *,
     learning_rate: optax.Schedule,
     key: jax.Array,
+    non_finite: Literal["stop", "skip"] = "stop",
 ) -> TrainStep:
     """Return the pure function (state, micro-batches [K,B,T]) -> (state, metrics).
 
@@ -102,11 +105,14 @@ def make_train_step(
         optimizer: Any Optax transformation.
         learning_rate: The schedule that the optimizer follows, for the metrics.
         key: The run's base key; a step's dropout uses fold_in(step), micro-batch, purpose, layer, site.
+        non_finite: What becomes of a step whose loss, gradient or update is not finite. It changes neither
+            parameters nor the optimizer's state; "stop" then halts, and `bad_step` tells the step; "skip" counts it
+            in `skipped` and goes on to the next batch.
 
     Returns:
         The step. Its metrics: `loss` (nats per counted token, before the update), `grad_norm` (before clipping),
-        `learning_rate`, `token_count`, `bad_step`. If the loss, the gradient or the update is not finite, nothing is
-        changed and `bad_step` tells the step.
+        `learning_rate`, `token_count`, `bad_step`, `skipped`. The schedule counts updates, as the bias correction of
+        Adam does: a skipped step does not move it.
     """
 
     def train_step(state: TrainState, micro_batches: Mapping[str, jax.Array]) -> tuple[TrainState, Metrics]:
@@ -118,17 +124,24 @@ def make_train_step(
         grad_norm, update_norm = optax.tree.norm(gradient), optax.tree.norm(updates)
 
         finite = jnp.isfinite(loss_sum) & jnp.isfinite(grad_norm) & jnp.isfinite(update_norm)
-        fine = state.bad_step == NO_BAD_STEP
-        bad_step = jnp.where(fine & ~finite, state.step, state.bad_step)
-        new = TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state, bad_step)
-        kept = jax.tree.map(lambda a, b: jnp.where(fine & finite, a, b), new, state._replace(bad_step=bad_step))
+        running = state.bad_step == NO_BAD_STEP
+        new = (optax.apply_updates(state.params, updates), opt_state)
+        params, opt_state = jax.tree.map(
+            lambda a, b: jnp.where(running & finite, a, b), new, (state.params, state.opt_state)
+        )
+        if non_finite == "skip":
+            done, bad_step, skipped = running, state.bad_step, state.skipped + (running & ~finite)
+        else:
+            done, skipped = running & finite, state.skipped
+            bad_step = jnp.where(running & ~finite, state.step, state.bad_step)
         metrics = {
             "loss": loss_sum / divisor,
             "grad_norm": grad_norm,
-            "learning_rate": learning_rate(state.step),
+            "learning_rate": learning_rate(state.step - state.skipped),
             "token_count": count,
             "bad_step": bad_step,
+            "skipped": skipped,
         }
-        return kept, metrics
+        return TrainState(state.step + done, params, opt_state, bad_step, skipped), metrics
 
     return train_step

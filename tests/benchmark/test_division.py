@@ -41,7 +41,8 @@ def test_an_accelerator_is_one_device(monkeypatch):
 def test_every_compiled_contestant_is_right_on_all_devices():
     command = [sys.executable, "-m", "jaxgpt.benchmark", "attention", "--devices", "all", "--seconds", "0.001"]
     command += ["--shapes", "1x8x4x4x2", "2x8x2x4x1", "1x8x2x4", "--json", "--contestants", *COMPILED]
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
+    environment = os.environ | {"XLA_FLAGS": flags}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     compiled = [row for row in json.loads(done.stdout)["rows"] if row["mode"] == "jit" and "seconds" in row]

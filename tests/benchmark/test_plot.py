@@ -1,12 +1,8 @@
 """The plot: where curves cross, and that a picture is written."""
 
-import importlib.util
-
 import pytest
 
-from jaxgpt.benchmark import plot
-from jaxgpt.benchmark.plot import check_plot, crossings, curves, draw_plot
-from jaxgpt.config import RequestError
+from jaxgpt.benchmark.plot import crossings, curves, draw_plot
 
 
 def test_curves_cross_where_straight_lines_on_logarithmic_axes_do():
@@ -28,15 +24,3 @@ def test_a_picture_is_written(row, results, tmp_path):
     ]
     draw_plot(results(*rows), tmp_path / "times.png")
     assert (tmp_path / "times.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_plot_without_matplotlib_is_refused_before_the_work(monkeypatch, tmp_path):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(RequestError, match=r"needs matplotlib, .* pip install 'jaxgpt\[plot\]'"):
-        check_plot(tmp_path / "times.png")
-
-
-def test_only_png_is_drawn(monkeypatch, tmp_path):
-    monkeypatch.setattr(plot.importlib.util, "find_spec", lambda name: True)
-    with pytest.raises(RequestError, match=r"expected a name that ends in \.png"):
-        check_plot(tmp_path / "times.pdf")

@@ -68,7 +68,10 @@ def test_a_wrong_request_is_refused_and_writes_nothing(refusal, text_file, chang
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["tokeniser"], "unknown data command 'tokeniser'; did you mean 'tokenizer'? (commands: tokenizer)"),
+        (
+            ["tokeniser"],
+            "unknown data command 'tokeniser'; did you mean 'tokenizer'? (commands: tokenizer, prepare, show)",
+        ),
         (["--tokenizer"], "unknown option '--tokenizer' (see jaxgpt data --help)"),
         (["tokenizer"], "the following arguments are required: --text, --vocab-size, --out (see jaxgpt data tokeni"),
     ],

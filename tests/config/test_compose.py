@@ -121,7 +121,7 @@ def number(cls, name):
         10.0 if high is None else high,
         exclude_min=bounds["above"] is not None,
         exclude_max=bounds["below"] is not None,
-    )
+    ).filter(lambda drawn: drawn == 0 or abs(drawn) >= 1.2e-38)  # float32 holds no smaller ones
 
 
 def value(cls, name):
@@ -170,6 +170,18 @@ def make_data_agree(data, family):
         data["weights"] = None if len(data["path"]) == 1 else data["weights"]
 
 
+def make_optimizer_agree(optimizer):
+    """Keep to what float32 can hold, and to a decay that shrinks the weights."""
+    for name in ("learning_rate", "final_learning_rate", "epsilon", "weight_decay", "clip_norm"):
+        if optimizer[name]:
+            optimizer[name] = max(optimizer[name], 1e-30)
+    for name in ("beta1", "beta2"):
+        optimizer[name] = min(optimizer[name], 0.9999999)
+    optimizer["final_learning_rate"] = min(optimizer["final_learning_rate"], optimizer["learning_rate"])
+    if optimizer["final_learning_rate"] * optimizer["weight_decay"] >= 2:
+        optimizer["weight_decay"] = 1.0 / optimizer["final_learning_rate"]
+
+
 @st.composite
 def run_configs(draw):
     """A valid run: every field free, then the few that depend on each other made to agree."""
@@ -182,7 +194,7 @@ def run_configs(draw):
     make_data_agree(nested["data"], model["family"])
     share = nested["mesh"]["data"] or 1
     train["batch_size"] = train["accumulate"] * share * draw(st.integers(1, 8))
-    optimizer["final_learning_rate"] = min(optimizer["final_learning_rate"], optimizer["learning_rate"])
+    make_optimizer_agree(optimizer)
     if train["stop_after"] is not None:
         train["stop_after"] = min(train["stop_after"], train["steps"])
     return from_nested(nested, "drawn")

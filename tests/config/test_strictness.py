@@ -110,6 +110,13 @@ def test_the_advice_for_more_heads_than_features_is_itself_valid():
     ("make", "words"),
     [
         (lambda: OptimizerConfig(learning_rate=1e-4, final_learning_rate=1e-3), "0.001 is above optimizer.learning"),
+        (lambda: OptimizerConfig(epsilon=1e-50), "optimizer.epsilon 1e-50 is 0 in float32"),
+        (lambda: OptimizerConfig(learning_rate=1e39), "optimizer.learning_rate 1e+39 is infinite in float32"),
+        (lambda: OptimizerConfig(beta1=1 - 1e-9), "optimizer.beta1 0.999999999 is 1 in float32"),
+        (
+            lambda: OptimizerConfig(weight_decay=2e4),
+            "optimizer.weight_decay 20000 x optimizer.final_learning_rate 0.0001 is 2 or more",
+        ),
         (lambda: TrainConfig(batch_size=10, accumulate=4), "use batch size 12 or another split"),
         (lambda: TrainConfig(steps=10, stop_after=11), "train.stop_after 11 is above train.steps 10"),
         (lambda: RunConfig(mesh=MeshConfig(data=5)), "mesh.data 5 does not divide the 12 sequences"),
@@ -134,6 +141,20 @@ def test_the_advice_for_more_heads_than_features_is_itself_valid():
 )
 def test_combinations_that_cannot_work_say_what_to_change(make, words):
     assert words in refusal(make)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: TrainConfig(steps=2**31), "train.steps: expected at most 2147483647, as devices count in int32"),
+        (lambda: ModelConfig(width=10**30), "model.width: expected at most 2147483647"),
+        (lambda: OptimizerConfig(learning_rate=1e39), "expected 0, or 1.2e-38 to 3.4e+38, as devices compute in"),
+        (lambda: OptimizerConfig(epsilon=1e-50), "optimizer.epsilon: expected 0, or 1.2e-38"),
+    ],
+)
+def test_a_number_that_devices_would_take_for_another_is_refused(make, words):
+    assert words in refusal(make)
+    TrainConfig(steps=2**31 - 1), OptimizerConfig(final_learning_rate=0.0)
 
 
 def test_configs_are_frozen_and_hashable():

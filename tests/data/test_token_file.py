@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import io
 import json
 import struct
 
@@ -88,7 +89,7 @@ def test_ids_are_mapped_and_cannot_be_changed(folder, whole):
 
 @given(data=st.data())
 def test_a_changed_header_is_refused(folder, whole, data):
-    place = data.draw(st.integers(0, whole.index(b"{") + 400))
+    place = data.draw(st.integers(0, len(whole) - 11))
     damaged = bytearray(whole)
     damaged[place] ^= data.draw(st.integers(1, 255))
     path = folder / "damaged.tokens"
@@ -236,11 +237,10 @@ def test_a_vocabulary_beyond_uint32_is_refused():
     assert "1 to 4294967296 kinds, got a vocabulary of 4294967297" in refusal(token_dtype, 2**32 + 1)
 
 
-def test_room_for_the_header_does_not_depend_on_what_is_counted():
+def test_a_header_fills_the_room_that_was_left_for_it():
     header = TokenHeader(256, "uint16", 1, "0" * 64, None, 1, "", ByteTokenizer().to_json(), "0" * 64)
-    lengths = {
-        len(dataclasses.replace(header, count=count, documents=documents).to_bytes())
-        for count in (1, 10**9, 2**63 - 1)
-        for documents in (1, 10**6)
-    }
-    assert len(lengths) == 1
+    room = len(dataclasses.replace(header, count=2**63 - 1, documents=2**63 - 1).to_bytes()) + 64
+    assert len(header.to_bytes()) < room
+    content = header.to_bytes(room)
+    assert len(content) == room
+    assert TokenHeader.read(io.BytesIO(content)) == header

@@ -1,4 +1,7 @@
-"""Attention kernels on 8 CPU devices; prints what is wrong with each. Run by test_attention_devices.py."""
+"""Attention kernels on 8 CPU devices; prints what is wrong with each. Run by test_attention_devices.py.
+
+How work is divided does not depend on how well its loops are compiled, so that is done quickly.
+"""
 
 import json
 import sys
@@ -11,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from attention_cases import CASES, attends, failures, gradients_of, kept, refusal  # noqa: E402
 from jax.sharding import AxisType, NamedSharding, PartitionSpec  # noqa: E402
+from program import QUICK  # noqa: E402
 
 from jaxgpt.config import RequestError  # noqa: E402
 from jaxgpt.ops.attention import KERNELS  # noqa: E402
@@ -46,26 +50,29 @@ def with_a_mesh(case, names, inputs):
     """The mesh is in place, as in a train step: each device works on rows and heads of its own."""
     arrays = placed({name: x for name, x in case.arrays.items() if name != "dropout_key"}, ROWS)
     with jax.set_mesh(MESH):
-        return by_name(case, names)(case.arrays | arrays, *placed(inputs, HEADS))
+        return compiled(case, names)(case.arrays | arrays, *placed(inputs, HEADS))
 
 
 def by_its_arguments(case, names, inputs):
     """No mesh is in place: the program only gets arguments that lie on several devices."""
-    return by_name(case, names)(case.arrays, *placed(inputs, HEADS))
+    return compiled(case, names)(case.arrays, *placed(inputs, HEADS))
 
 
 def inside_shard_map(case, names, inputs):
     """Somebody else has divided the rows, and attention runs on the part of each device."""
     mesh = jax.sharding.Mesh(MESH.devices[:, 0], ("data",))
     program = jax.shard_map(by_name(case, names), mesh=mesh, in_specs=ROWS, out_specs=ROWS)
-    return jax.jit(program)(case.arrays, *inputs)
+    return jax.jit(program, compiler_options=QUICK)(case.arrays, *inputs)
 
 
 def by_name(case, names):
-    """One program of several kernels: (arrays, q, k, v, out) -> heads and gradients of each."""
-    return jax.jit(
-        lambda arrays, *inputs: {name: gradients_of(attends(case, name, arrays), *inputs) for name in names}
-    )
+    """Several kernels: (arrays, q, k, v, out) -> heads and gradients of each."""
+    return lambda arrays, *inputs: {name: gradients_of(attends(case, name, arrays), *inputs) for name in names}
+
+
+def compiled(case, names):
+    """One program of several kernels."""
+    return jax.jit(by_name(case, names), compiler_options=QUICK)
 
 
 def outcomes(case_name, way):

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from attention_cases import CASES, attends, failures, gradients_of, kept, own_dtype, refusal
+from program import QUICK
 
 from jaxgpt.config import RequestError
 from jaxgpt.ops.attention import KERNELS
@@ -63,9 +64,9 @@ def arguments(case, dtype):
 
 @functools.cache
 def computed(name, case_names):
-    """Heads and gradients of several cases, from one compiled program."""
+    """Heads and gradients of several cases, from one program; test_attention_kernels.py compiles as users do."""
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=QUICK)
     def program(given):
         return {case_name: transformed(CASES[case_name], name)(*given[case_name]) for case_name in case_names}
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +19,9 @@ from hypothesis.extra import numpy as hnp
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from jaxgpt.config import RequestError, WorkError
+from jaxgpt.runs import checkpoints
 from jaxgpt.runs.checkpoints import CheckpointStore
+from jaxgpt.runs.record import make_record
 
 
 @pytest.fixture
@@ -69,13 +74,29 @@ def test_an_item_without_arrays_survives(store, same):
     assert same(store.restore(items, warn=pytest.fail).items, items)
 
 
-def test_a_save_returns_before_the_arrays_may_change(store):
+@pytest.fixture
+def writer_may_go_on(monkeypatch):
+    """An event without which the thread that writes does not even begin to hash."""
+    event = threading.Event()
+
+    def held_back(*arguments):
+        assert event.wait(timeout=60)
+        return make_record(*arguments)
+
+    monkeypatch.setattr(checkpoints, "make_record", held_back)
+    yield event
+    event.set()
+
+
+def test_a_save_returns_with_the_arrays_copied_and_nothing_hashed_or_written(store, folder, writer_may_go_on):
     array = np.ones(200_000, np.float32)
     step = jax.jit(lambda x: x + 1, donate_argnums=0)
     donated = jnp.zeros(200_000)
     store.save(1, {"params": {"numpy": array, "jax": donated}})
     array[:] = 2
     step(donated).block_until_ready()
+    assert list(folder.iterdir()) == []
+    writer_may_go_on.set()
     params = store.restore({"params": {"numpy": array, "jax": jnp.zeros(200_000)}}, warn=pytest.fail).items["params"]
     assert params["numpy"].max() == 1
     assert params["jax"].max() == 0
@@ -87,6 +108,81 @@ def test_the_newest_checkpoints_are_kept_also_after_reopening(folder, state):
             for step in steps:
                 store.save(step, {"params": state(step)["params"]})
     assert CheckpointStore(folder, writable=False).steps() == [3, 4, 10]
+
+
+def test_of_the_newest_and_the_best_each_is_kept_also_after_reopening(folder, state):
+    losses = {1: 2.5, 2: 1.5, 3: 2.0, 4: None, 5: 1.75, 6: float("nan"), 7: 1.5}
+    kept = []
+    for step, loss in losses.items():
+        with CheckpointStore(folder, keep=2) as store:
+            store.save(step, {"params": state(step)["params"]}, loss=loss)
+        kept.append(store.steps())
+    assert kept == [[1], [1, 2], [2, 3], [2, 3, 4], [2, 4, 5], [2, 5, 6], [2, 6, 7]]
+    assert (store.best(), store.losses()) == (2, {2: 1.5, 7: 1.5})
+
+
+def test_the_best_is_dropped_once_a_better_one_is_committed(store, state):
+    for step, loss in [(1, 3.0), (2, 4.0), (3, 4.0), (4, 4.0), (5, 2.0)]:
+        store.save(step, {"params": state(step)["params"]}, loss=loss)
+        assert store.best() == (5 if step == 5 else 1)
+    store.wait()
+    assert store.steps() == [3, 4, 5]
+
+
+def test_any_checkpoint_is_restored_by_its_step_and_the_best_by_name(store, state, same):
+    for step, loss in [(1, 3.0), (2, 1.0), (3, 2.0)]:
+        store.save(step, {"params": state(step)["params"]}, loss=loss)
+    template = {"params": state(0)["params"]}
+    for choice, step in [("last", 3), ("best", 2), (1, 1)]:
+        restored = store.restore(template, warn=pytest.fail, choice=choice)
+        assert restored.step == step
+        assert same(restored.items["params"], state(step)["params"])
+    with pytest.raises(RequestError, match=r"there is no checkpoint 4 in .*; name one that it holds: 1, 2, 3"):
+        store.restore(template, warn=pytest.fail, choice=4)
+
+
+def test_without_a_validation_loss_there_is_no_best(store, state):
+    store.save(3, {"params": state(3)["params"]})
+    with pytest.raises(RequestError, match=r"no checkpoint in .* has a validation loss .* of the steps 3"):
+        store.restore({"params": state(0)["params"]}, warn=pytest.fail, choice="best")
+    assert store.best() is None
+
+
+def test_what_is_to_happen_before_the_commit_does_and_its_error_is_that_of_the_save(folder, state):
+    seen, errors = [], [None, OSError(errno.ENOSPC, "No space left on device"), None]
+
+    def hook():
+        seen.append(store.steps())
+        if errors[len(seen) - 1]:
+            raise errors[len(seen) - 1]
+
+    with CheckpointStore(folder, before_commit=hook) as store:
+        store.save(1, {"params": state(1)["params"]}, loss=2.0)
+        store.save(2, {"params": state(2)["params"]}, loss=1.0)
+        message = r"checkpoint 2 was not written to .*: \[Errno 28\] No space left on device; earlier checkpoints are"
+        with pytest.raises(WorkError, match=message):
+            store.save(3, {"params": state(3)["params"]})
+        assert (store.steps(), store.best()) == ([1], 1)
+        store.save(3, {"params": state(3)["params"]})
+    assert seen == [[], [1], [1]]
+    assert store.steps() == [1, 3]
+
+
+def test_what_a_checkpoint_consists_of_is_on_disk_before_it_counts(store, folder, state, monkeypatch):
+    synced = set()
+    sync = os.fsync
+
+    def note(descriptor):
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    store.save(1, state(1))
+    store.wait()
+    final = [path.relative_to(folder / "1") for path in (folder / "1").rglob("*")]
+    before = {str(folder / "1.orbax-checkpoint-tmp" / path) for path in final if path.name != "commit_success.txt"}
+    assert len(before) > 15
+    assert before | {str(folder / "1"), str(folder / "1/commit_success.txt"), str(folder)} <= synced
 
 
 def test_a_step_is_not_saved_twice(store, state, same):

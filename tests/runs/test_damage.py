@@ -128,6 +128,29 @@ def test_many_reads_that_fail_at_once_print_nothing(tmp_path, capfd, caplog, mon
     assert caplog.records == left_behind == []
 
 
+def test_a_checkpoint_under_the_name_of_another_step_is_damage(folder):
+    (folder / "2").rename(folder / "3")
+    step, (warning,) = restore(folder)
+    assert step == 1
+    assert warning == "checkpoint 3 is damaged and was skipped: its record is that of step 2"
+
+
+@pytest.mark.parametrize("damage", ["its record", "an array"])
+def test_a_damaged_best_is_skipped_for_the_next_best(tmp_path, damage):
+    with CheckpointStore(tmp_path) as store:
+        for step, loss in [(1, 3.0), (2, 1.0), (3, 2.0), (4, None)]:
+            store.save(step, small_state(step), loss=loss)
+    flip_middle(tmp_path / "2" / "record" / "metadata" if damage == "its record" else data_file(tmp_path, "params"))
+    warnings = []
+    with CheckpointStore(tmp_path, writable=False) as store:
+        assert store.restore(small_state(0), warn=warnings.append, choice="best").step == 3
+        assert store.best() == (3 if damage == "its record" else 2)
+        assert warnings[0].startswith("checkpoint 2 is damaged and was skipped: ")
+        message = r"no usable checkpoint .*: checkpoint 2 is damaged: .*; take another checkpoint, or put a good copy"
+        with pytest.raises(WorkError, match=message):
+            store.restore(small_state(0), warn=pytest.fail, choice=2)
+
+
 def test_a_reader_moves_nothing(folder):
     flip_middle(data_file(folder, "params"))
     for _ in range(2):

@@ -81,7 +81,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 
 def test_another_format_is_refused(edit):
-    with pytest.raises(RequestError, match="format 2, got format 99; read it with the jaxgpt version"):
+    with pytest.raises(RequestError, match="format 3, got format 99; read it with the jaxgpt version"):
         edit(lambda document: document.update(format=99))
 
 

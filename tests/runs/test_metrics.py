@@ -147,7 +147,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 @pytest.mark.parametrize("full", ["metrics", "tensorboard"])
 def test_a_full_disk_is_one_message_also_when_the_log_closes(run, full, monkeypatch):
-    monkeypatch.setattr("time.time_ns", lambda: 5 * 10**9)
+    monkeypatch.setattr("jaxgpt.runs.tensorboard._later_than_all", lambda _: 5 * 10**9)
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     run.tensorboard_path.mkdir()
     file = run.metrics_path

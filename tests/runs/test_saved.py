@@ -51,6 +51,18 @@ def test_load_run_gives_the_whole_config_and_the_newest_step(tmp_path, manifest,
     assert same(loaded, moved)
 
 
+def test_a_checkpoint_of_a_run_is_chosen_by_name_or_step(tmp_path, manifest, params):
+    run = RunDirectory.create(tmp_path / "run", manifest)
+    with CheckpointStore(run.checkpoints_path) as store:
+        for step, loss in [(1, 3.0), (2, 1.0), (3, 2.0)]:
+            store.save(step, {"params": jax.tree.map(lambda x, by=step: x * 0 + by, params)}, loss=loss)
+    for choice, step in [("last", 3), ("best", 2), (1, 1)]:
+        _, loaded, _ = jaxgpt.load(run.path, checkpoint=choice)
+        assert float(loaded["token_embedding"].max()) == step
+    with pytest.raises(RequestError, match=r"there is no checkpoint 4 in .*; name one that it holds: 1, 2, 3"):
+        jaxgpt.load(run.path, checkpoint=4)
+
+
 def test_a_tree_of_another_architecture_is_refused(tmp_path, config, params):
     other = copy.deepcopy(params)
     other["surplus"] = other.pop("token_embedding")

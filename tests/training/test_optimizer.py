@@ -5,10 +5,11 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import jaxgpt
-from jaxgpt.config import OptimizerConfig
+from jaxgpt.config import OptimizerConfig, RequestError, RunConfig, doubts
 from jaxgpt.training.optimizer import learning_rate_schedule, make_optimizer
 
 CONFIG = jaxgpt.ModelConfig.preset("minigpt")
@@ -19,6 +20,25 @@ def expected_rate(step, peak, final, warmup, steps):
         return peak * (step + 1) / (warmup + 1)
     progress = (step - warmup) / (steps - warmup)
     return final + (peak - final) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+@pytest.mark.parametrize("refused", [{"epsilon": 1e-40}, {"beta1": 1 - 1e-9}, {"beta2": 1 - 1e-9}], ids=str)
+def test_what_float32_cannot_hold_is_refused_since_adams_first_update_would_break(refused):
+    with pytest.raises(RequestError, match=r"in float32, which training computes in"):
+        OptimizerConfig(**refused)
+    names = {"epsilon": "eps", "beta1": "b1", "beta2": "b2"}
+    adam = optax.scale_by_adam(**{names[name]: value for name, value in refused.items()})
+    gradient = jnp.array([0.0, 1.0])  # a parameter that the first batch does not touch, and one that it does
+    update, _ = adam.update(gradient, adam.init(gradient))
+    assert not np.isfinite(update).all() or not np.any(update)
+
+
+def test_what_only_may_break_a_run_is_a_doubt():
+    (decay,) = doubts(RunConfig(optimizer=OptimizerConfig(weight_decay=2e3)))
+    assert "optimizer.learning_rate x optimizer.weight_decay is 2: " in decay
+    (betas,) = doubts(RunConfig(optimizer=OptimizerConfig(beta1=0.96, beta2=0.92)))
+    assert "optimizer.beta1 0.96 is above the square root of optimizer.beta2 0.92" in betas
+    assert doubts(RunConfig(optimizer=OptimizerConfig(beta1=0.95, beta2=0.92, weight_decay=1e3))) == []
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 100])

@@ -40,7 +40,8 @@ def test_samples_on_the_way_change_no_number_and_compile_once(tiny, run, tmp_pat
     assert bits(watched) == bits(plain)
     assert repeatable_metrics(run) == repeatable_metrics(tmp_path / "plain")
     compiled = re.findall(r"Finished XLA compilation of jit\((\w+)\)", caplog.text)
-    assert compiled.count("decode") == compiled.count("prefill") == 1
+    for program in ("prefill", "begin", "decode"):  # another test of this process may have compiled them
+        assert compiled.count(program) <= 1
     samples = read_samples(run / "samples.jsonl")
     assert [sample["step"] for sample in samples] == [2, 4, 6]
     printed = capsys.readouterr().out

@@ -1,6 +1,8 @@
 """Whole runs, from config to run directory."""
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -9,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import time
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -19,10 +22,11 @@ import jaxgpt
 from jaxgpt.cli import main
 from jaxgpt.config import RequestError, WorkError
 from jaxgpt.generation.generate import Generation
-from jaxgpt.runs.checkpoints import CheckpointStore
+from jaxgpt.runs.checkpoints import CheckpointStore, saved_steps
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.metrics import read_metrics
-from jaxgpt.training import samples
+from jaxgpt.training import loop, samples
+from jaxgpt.training.evaluate import Estimate
 from jaxgpt.training.material import gather_material
 from jaxgpt.training.run import train
 from jaxgpt.training.stop import StoppedError
@@ -166,6 +170,73 @@ def test_a_learning_rate_that_explodes_stops_the_run_and_names_the_step_and_tens
     assert all(np.isfinite(p).all() for p in jax.tree.leaves(params))
 
 
+class Poisoned:
+    """A run's batches, of which some count tokens with weights that are not numbers."""
+
+    def __init__(self, batches, bad):
+        self._batches, self._bad = batches, bad
+
+    def __getattr__(self, name):
+        return getattr(self._batches, name)
+
+    @contextlib.contextmanager
+    def stream(self, start):
+        with self._batches.stream(start) as stream:
+            yield (
+                batch | ({"weights_BT": batch["weights_BT"] * np.nan} if step in self._bad else {})
+                for step, batch in enumerate(stream, start)
+            )
+
+
+def test_steps_that_are_not_finite_are_skipped_on_request_also_across_a_resume(tiny, tmp_path, monkeypatch, capsys):
+    poison = loop.training_batches
+    monkeypatch.setattr(loop, "training_batches", lambda material: Poisoned(poison(material), {1, 3}))
+    settings = {"train.non_finite": "skip"}
+    whole = train(tiny(settings), out=tmp_path / "whole")
+    printed = capsys.readouterr().out
+    place = r"the window at token \d+"
+    assert re.search(rf"step +2  not finite, skipped \(its batch: {place}, .*\); 1 skipped so far\n", printed)
+    assert re.search(r"step +4  not finite, skipped \(its batch: .*\); 2 skipped so far\n", printed)
+    assert "steps that were not finite and were skipped: 2 of 6" in printed
+    for stop in (2, 3, None):
+        state = train(tiny(settings | {"train.stop_after": stop}), out=tmp_path / "run")
+    assert (int(state.step), int(state.skipped)) == (6, 2)
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(whole), strict=True):
+        assert np.array_equal(a, b)
+    lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert str(lines) == str(read_metrics(tmp_path / "whole" / "metrics.jsonl"))
+    steps = [line for line in lines if "loss" in line]
+    assert [line["skipped"] for line in steps] == [0, 1, 1, 2, 2, 2]
+    assert [math.isnan(line["loss"]) for line in steps] == [False, True, False, True, False, False]
+
+
+def test_the_best_by_validation_is_a_checkpoint_also_after_a_resume(tiny, run, monkeypatch, capsys):
+    losses = iter(np.repeat([3.0, 1.0, 2.5, 2.0, 1.5, 4.0], 3))
+    monkeypatch.setattr(loop, "evaluate", lambda *_: Estimate(float(next(losses)), 0.1, 100))
+    settings = {"train.eval_every": 1, "train.save_every": 100, "train.keep_checkpoints": 2}
+    on_disk = []
+    for stop in (1, 2, 4, None):
+        train(tiny(settings | {"train.stop_after": stop}), out=run)
+        on_disk.append(saved_steps(run / "checkpoints"))
+    assert on_disk == [[1], [1, 2], [2, 4], [2, 4, 6]]  # 3 and 5 were neither the best so far nor the last
+    footer = (
+        "last checkpoint: step 6, validation loss 4.0000; best: step 2, validation loss 1.0000 (--checkpoint best)"
+    )
+    assert footer in capsys.readouterr().out
+    parameters = {choice: jaxgpt.load(run, checkpoint=choice)[1] for choice in ("best", 2, "last")}
+    embeddings = {choice: np.asarray(params["token_embedding"]) for choice, params in parameters.items()}
+    assert np.array_equal(embeddings["best"], embeddings[2])
+    assert not np.array_equal(embeddings["best"], embeddings["last"])
+
+
+def test_checkpoints_are_saved_by_minutes_of_a_clock_that_cannot_jump(tiny, run, monkeypatch):
+    seconds = itertools.count(0, 30)  # each look at it takes half a minute
+    clock = SimpleNamespace(perf_counter=time.perf_counter, monotonic=lambda: next(seconds))
+    monkeypatch.setattr(loop, "time", clock)
+    train(tiny({"train.save_minutes": 1.0, "train.save_every": 100, "train.eval_every": 100}), out=run)
+    assert saved_steps(run / "checkpoints") == [2, 4, 6]
+
+
 def damage(path):
     """Cut the largest file in half."""
     largest = max((p for p in path.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
@@ -183,7 +254,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_training_ends_as_if_
     printed, error = capsys.readouterr()
     assert error.startswith("jaxgpt: warning: checkpoint 4 is damaged")
     assert "warning" not in printed
-    assert f"continuing {run} after step 2" in printed
+    assert f"continuing {run} after step 3" in printed  # saved as the best so far
     for a, b in zip(jax.tree.leaves(state.params), jax.tree.leaves(whole.params), strict=True):
         assert np.array_equal(a, b)
     assert losses(run) == losses(tmp_path / "whole")

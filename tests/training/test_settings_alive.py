@@ -10,7 +10,13 @@ from jaxgpt.training.run import train
 
 pytestmark = pytest.mark.ci  # two minutes of compilation
 
-SHORT = {"train.steps": 4, "train.eval_every": 2, "train.save_every": 1, "train.sample_tokens": 0}
+SHORT = {
+    "train.steps": 4,
+    "train.eval_every": 2,
+    "train.save_every": 3,
+    "train.keep_checkpoints": 9,
+    "train.sample_tokens": 0,
+}
 
 # setting -> (another value, where the difference shows)
 CHANGES = {
@@ -37,13 +43,15 @@ CHANGES = {
     "train.seed": (1, "metrics"),
     "train.eval_every": (1, "metrics"),
     "train.eval_batches": (3, "metrics"),
-    "train.save_every": (3, "checkpoints"),
+    "train.save_every": (1, "checkpoints"),
+    "train.save_minutes": (1e-9, "checkpoints"),
     "train.keep_checkpoints": (2, "checkpoints"),
     "train.log_every": (2, "metrics"),
     "train.sample_tokens": (3, "printed"),
     "train.sample_every": (2, "printed"),
     "train.note_after_rises": (1, "printed"),
     "train.wandb_project": ("a project", "refusal"),  # where wandb is installed: test_wandb
+    "train.non_finite": ("skip", "printed"),  # what it does: test_run
     "train.init_from": ("base", "metrics"),
     "mesh.data": (2, "refusal"),  # in a process with one device
 }

@@ -26,8 +26,10 @@ def start(optimizer):
     return initial_state(random_parameters(CONFIG, spread=0.1), optimizer)
 
 
-def make_step(optimizer):
-    return jax.jit(make_train_step(CONFIG, EXECUTION, optimizer, learning_rate=RATE, key=jax.random.key(1)))
+def make_step(optimizer, **options):
+    return jax.jit(
+        make_train_step(CONFIG, EXECUTION, optimizer, learning_rate=RATE, key=jax.random.key(1), **options)
+    )
 
 
 def norm(tree):
@@ -78,6 +80,26 @@ def test_a_step_whose_update_is_not_finite_changes_nothing_and_stays_noted(rate)
     later, metrics = step(bad, split_micro_batches(BATCH, 1))
     assert int(metrics["bad_step"]) == 0
     assert same(later.params, state.params)
+
+
+def test_a_skipped_step_is_counted_and_otherwise_as_if_it_had_not_been():
+    optimizer = optax.sgd(RATE)
+    good = split_micro_batches(BATCH, 1)
+    bad = good | {"weights_BT": np.full((1, 2, 4), np.nan, np.float32)}
+    step = make_step(optimizer, non_finite="skip")
+
+    def run(batches):
+        state, seen = start(optimizer), []
+        for batch in batches:
+            state, metrics = step(state, batch)
+            seen.append((float(metrics["learning_rate"]), int(metrics["skipped"]), int(metrics["bad_step"])))
+        return state, seen
+
+    state, seen = run([good, bad, good])
+    expected, _ = run([good, good])
+    assert seen == [(0.25, 0, -1), (0.375, 1, -1), (0.375, 1, -1)]
+    assert (int(state.step), int(state.skipped)) == (3, 1)
+    assert same((state.params, state.opt_state), (expected.params, expected.opt_state))
 
 
 @pytest.mark.ci

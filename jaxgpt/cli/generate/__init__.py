@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
 def _open(options: argparse.Namespace) -> tuple[Opened, Tokenizer]:
     from jaxgpt.interop.opening import open_model
 
-    model = open_model(options.run, warn)
+    model = open_model(options.run, warn, checkpoint=options.checkpoint)
     tokenizer = tokenizer_for(model.config, model.tokenizer, options.tokenizer)
     if tokenizer is None:
         raise RequestError(

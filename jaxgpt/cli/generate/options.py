@@ -6,7 +6,7 @@ import argparse
 
 from jaxgpt.config import RequestError
 
-from ..models import TOKENIZER_HELP
+from ..models import TOKENIZER_HELP, add_checkpoint_option
 from ..parser import Parser, number, seed, whole_number
 
 MOST = 256  # new tokens, where no number is given: the contexts of many models hold a book
@@ -37,6 +37,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """
     parser = Parser(prog="jaxgpt generate", description=_DESCRIPTION)
     parser.add_argument("run", metavar="RUN", help="a run directory, a Hugging Face folder or a llama2.c file")
+    add_checkpoint_option(parser)
     parser.add_argument("--tokenizer", metavar="PATH", help=TOKENIZER_HELP)
     _add_texts(parser)
     _add_amounts(parser)

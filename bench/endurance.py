@@ -1,0 +1,86 @@
+"""Kill a run at many moments, continue it each time, and hold its end against a run that was left alone.
+
+python bench/endurance.py --kills 50 --examples 20000 --record bench/results/endurance.json
+
+Each kill is a run of its own: started in a child process, ended by SIGKILL at a random moment of its life (some
+inside a save, some inside an evaluation), continued, and compared bit for bit in parameters, moments, logged losses
+and files. Then the fuzz tests of tests/fuzz run with as many examples together. pytest has to be installed (the
+`test` extra).
+"""
+
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from whole_runs import Kill, Traces, Workshop, kill_and_continue, moments  # noqa: E402
+
+from jaxgpt.benchmark.machine import environment  # noqa: E402
+
+
+def trained_whole(workshop: Workshop, name: str) -> tuple[Traces, float]:
+    """Train a run that nothing happens to; return what it leaves and the seconds it took."""
+    start = time.monotonic()
+    child = workshop.start(name)
+    assert child.ended() == 0, child.words()
+    return Traces.of(workshop.run_path(name)), time.monotonic() - start
+
+
+def killed(workshop: Workshop, count: int, seed: int) -> tuple[list[Kill], float]:
+    """Kill and continue `count` runs; return what happened to each and the seconds that a whole run takes."""
+    first, _ = trained_whole(workshop, "first")  # its programs are kept, so that a later child begins as all do
+    whole, life = trained_whole(workshop, "whole")
+    whole.check_same(first)
+    print(f"a whole run takes {life:.1f} s", flush=True)
+    kills = []
+    for i, (moment, after) in enumerate(moments(workshop, count, life, random.Random(seed))):
+        kills.append(kill_and_continue(workshop, f"kill-{i}", moment, after, whole))
+        print(f"kill {i + 1}: while {kills[-1].phase}, continued from step {kills[-1].step}, equal", flush=True)
+    return kills, life
+
+
+def fuzzed(examples: int) -> dict:
+    """Run the fuzz tests with `examples` in all; return how many each had and the seconds they took."""
+    start = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "ci", str(ROOT / "tests" / "fuzz")]
+    subprocess.run(command, cwd=ROOT, env=os.environ | {"JAXGPT_FUZZ_EXAMPLES": str(examples)}, check=True)
+    return {"examples": examples, "seconds": round(time.monotonic() - start, 1)}
+
+
+def main() -> None:
+    """Kill, fuzz, and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--examples", type=int, default=20_000, help="of the fuzz tests together; 0 leaves them out")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record", type=Path, required=True)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        kills, life = killed(Workshop(Path(folder)), options.kills, options.seed)
+    record = {
+        "command": f"python bench/endurance.py --kills {options.kills} --examples {options.examples}",
+        "kills": len(kills),
+        "bitwise_equal": len(kills),  # the first that is not ends the command
+        "seconds_of_a_whole_run": round(life, 1),
+        "killed_while": collections.Counter(kill.phase for kill in kills),
+        "fuzz": fuzzed(options.examples) if options.examples else None,
+        "environment": environment(),
+        "each_kill": [dataclasses.asdict(kill) for kill in kills],
+    }
+    options.record.parent.mkdir(parents=True, exist_ok=True)
+    options.record.write_text(json.dumps(record, indent=2) + "\n")
+    print(f"{len(kills)} kills, {len(kills)} equal ends, written to {options.record}")
+
+
+if __name__ == "__main__":
+    main()

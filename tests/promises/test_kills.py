@@ -1,0 +1,32 @@
+"""A run that is killed at any moment and continued ends bit for bit as one that was left alone.
+
+`python bench/endurance.py` does the same at fifty moments.
+"""
+
+import random
+
+import pytest
+from whole_runs import SETTINGS, Traces, Workshop, kill_and_continue, moments
+
+pytestmark = pytest.mark.ci  # a dozen processes that import JAX
+
+SHORT = SETTINGS | {"train.steps": 60, "optimizer.warmup_steps": 5}
+LIFE = 6  # seconds; a kill that comes too late finds a run that has ended
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    return Workshop(tmp_path_factory.mktemp("workshop"), SHORT)
+
+
+@pytest.fixture(scope="module")
+def whole(workshop):
+    child = workshop.start("whole")
+    assert child.ended() == 0, child.words()
+    return Traces.of(workshop.run_path("whole"))
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_killed_run_goes_on_from_its_newest_checkpoint_and_ends_as_if_it_had_not_been(workshop, whole, number):
+    moment, after = list(moments(workshop, 4, LIFE, random.Random(6)))[number]
+    kill_and_continue(workshop, str(number), moment, after, whole)
