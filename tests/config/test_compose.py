@@ -196,6 +196,8 @@ def run_configs(draw):
     train["batch_size"] = train["accumulate"] * share * draw(st.integers(1, 8))
     make_optimizer_agree(optimizer)
     train["wandb_project"] = train["wandb_project"] or None
+    if train["sample_tokens"] == 0:
+        train["sample_every"] = None
     if train["stop_after"] is not None:
         train["stop_after"] = min(train["stop_after"], train["steps"])
     return from_nested(nested, "drawn")
