@@ -61,6 +61,7 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("readme")
     line = "ROMEO: But soft, what light through yonder window breaks?\nJULIET: Ay me.\n"
     (path / "input.txt").write_text(line * 40 + README)  # with enough words to learn a tokenizer from
+    (path / "more.txt").write_text(line * 80)
     (path / "prompts.jsonl").write_text('"ROMEO:"\n{"prompt": "JULIET:"}\n')
     tokenizer = CharacterTokenizer.train((path / "input.txt").read_text())
     config = jaxgpt.ModelConfig(vocab_size=tokenizer.vocab_size, context_length=8, width=8, layers=1, heads=2)

@@ -15,7 +15,8 @@ from .models import TOKENIZER_HELP, add_checkpoint_option, tokenizer_for
 from .parser import Parser, number, whole_number
 
 if TYPE_CHECKING:
-    from jaxgpt.data import Corpus, Tokenizer
+    from jaxgpt.data import Tokenizer
+    from jaxgpt.data.source import Part, Source
     from jaxgpt.interop.opening import Opened
     from jaxgpt.runs.manifest import Manifest
     from jaxgpt.training.evaluate_text import Evaluation, Measured
@@ -41,24 +42,25 @@ def main(arguments: list[str]) -> int:
     path = Path(options.model)
     opened = open_model(path, warn, checkpoint=options.checkpoint)
     manifest = RunDirectory.open(path).manifest if is_run(path) else None
-    tokenizer, corpus = _tokenizer(options, opened), _text(options, manifest)
+    tokenizer = _tokenizer(options, opened)
+    source, part = _source(options, manifest, tokenizer)
     config = _config(options, opened, manifest)
     result = evaluate_text(
         config,
         opened.params,
-        corpus,
+        source,
         tokenizer,
-        part=options.split,
+        part=part,
         stride=options.stride,
         batch_size=options.batch_size,
     )
-    trained_share = _trained_share(manifest, corpus)
+    trained_share = _trained_share(manifest, source)
     if options.json:
-        fields = {"model": opened.words(tokenizer), "step": opened.step, "text": corpus.identity}
-        print(json.dumps(fields | _as_json(result, config, options.split, trained_share), ensure_ascii=False))
+        fields = {"model": opened.words(tokenizer), "step": opened.step, "text": source.identity}
+        print(json.dumps(fields | _as_json(result, config, part, trained_share), ensure_ascii=False))
     else:
         print(f"model: {opened.words(tokenizer)}")
-        print(f"text:  {_text_words(corpus, config, options.split, trained_share)}")
+        print(f"text:  {_text_words(source, config, part, trained_share)}")
         print("\n".join(_lines(result)))
     return 0
 
@@ -66,8 +68,18 @@ def main(arguments: list[str]) -> int:
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(prog="jaxgpt eval", description=_DESCRIPTION)
     parser.add_argument("model", metavar="MODEL", help="a run directory, a Hugging Face folder or a llama2.c file")
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        help="a UTF-8 text, a token file, or a .bin of nanoGPT or llm.c (default: what the run was trained on)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("auto", "text", "uint16"),
+        default="auto",
+        help="what a file without a header holds, as data.format says it for training (default: auto)",
+    )
     add_checkpoint_option(parser)
-    parser.add_argument("--data", metavar="FILE", help="a UTF-8 text (default: the text that the run was trained on)")
     parser.add_argument(
         "--split",
         choices=("all", "train", "val"),
@@ -110,20 +122,43 @@ def _tokenizer(options: argparse.Namespace, opened: Opened) -> Tokenizer:
     return tokenizer
 
 
-def _text(options: argparse.Namespace, manifest: Manifest | None) -> Corpus:
-    """Return the text that is named, or the run's own: found where its manifest says, and known by its hash."""
-    from jaxgpt.data.corpus import check_same_corpus, load_corpus
-    from jaxgpt.data.objectives import OBJECTIVES
+def _source(options: argparse.Namespace, manifest: Manifest | None, tokenizer: Tokenizer) -> tuple[Source, Part]:
+    """Return the data that is named, or the run's own, found where its manifest says and known by its hash; checked.
+
+    Also which part of it: of a run's file for validation all.
+    """
+    from jaxgpt.data.sources import check_tokenizer, open_source
 
     if options.data is not None:
-        return load_corpus(options.data, "--data")
+        source = open_source(options.data, "--data", form=options.format)
+        if source.tokenizer is None and source.kind != "text" and options.tokenizer is None:
+            raise RequestError(
+                f"--data {options.data} holds {source.kind} and nothing says which tokenizer they were written with; "
+                "name it with --tokenizer, and it is compared with the model's"
+            )
+        if source.tokenizer is not None:
+            check_tokenizer(tokenizer, source, tuple(tokenizer.special_ids), "the model")
+        return source.checked(tokenizer, warn), options.split
     if manifest is None or not manifest.data:
         raise RequestError(f"{options.model} comes without a text; name one with --data FILE")
-    config = manifest.config
     with blamed_on("the run's own text (--data FILE names another)"):
-        corpus = load_corpus(config.data.path, built_in=OBJECTIVES[config.model.family].built_in)
-        check_same_corpus(manifest.data, corpus, option="--data", otherwise="evaluate on another text")
-    return corpus
+        return _own_source(options.split, manifest, tokenizer)
+
+
+def _own_source(split: Part, manifest: Manifest, tokenizer: Tokenizer) -> tuple[Source, Part]:
+    from jaxgpt.data.corpus import check_same_corpus
+    from jaxgpt.data.objectives import OBJECTIVES
+    from jaxgpt.data.sources import open_source, recorded_identities
+
+    data, held_out = manifest.config.data, split == "val" and manifest.config.data.validation_path is not None
+    if len(data.paths) > 1 and not held_out:
+        raise RequestError(f"it was trained on {len(data.paths)} files; name one of them")
+    path, name = (data.validation_path, "data.validation_path") if held_out else (data.paths[0], "data.path")
+    built_in = OBJECTIVES[manifest.config.model.family].built_in
+    source = open_source(path, name, form=data.format, built_in=built_in).checked(tokenizer, warn)
+    identity = recorded_identities(manifest.data)[-1 if held_out else 0]
+    check_same_corpus(identity, source, option="--data", otherwise="evaluate on another text")
+    return source, "all" if data.validation_path is not None else split
 
 
 def _config(options: argparse.Namespace, opened: Opened, manifest: Manifest | None) -> RunConfig:
@@ -134,14 +169,21 @@ def _config(options: argparse.Namespace, opened: Opened, manifest: Manifest | No
         return dataclasses.replace(config, data=config.data.replace(validation_fraction=options.validation_fraction))
 
 
-def _trained_share(manifest: Manifest | None, corpus: Corpus) -> float | None:
+def _trained_share(manifest: Manifest | None, source: Source) -> float | None:
     """Return which share of the text, from its beginning, a run was trained on; None of another text."""
-    if manifest is None or manifest.data.get("sha256") != corpus.sha256:
+    from jaxgpt.data.sources import recorded_identities
+
+    if manifest is None or not manifest.data:
         return None
-    return 1 - manifest.config.data.validation_fraction
+    data, hashes = manifest.config.data, [identity["sha256"] for identity in recorded_identities(manifest.data)]
+    if source.identity["sha256"] in hashes[: len(data.paths)]:
+        return 1 if data.validation_path is not None else 1 - data.validation_fraction
+    return 0 if source.identity["sha256"] in hashes else None
 
 
-def _text_words(corpus: Corpus, config: RunConfig, split: str, trained_share: float | None) -> str:
+def _text_words(source: Source, config: RunConfig, split: str, trained_share: float | None) -> str:
+    from jaxgpt.data.sources import source_words
+
     validation = config.data.validation_fraction
     part = {
         "all": "all of it",
@@ -149,10 +191,10 @@ def _text_words(corpus: Corpus, config: RunConfig, split: str, trained_share: fl
         "val": f"the last {validation:.4g} of it",
     }
     trained = "" if trained_share is None else f" (the run was trained on the first {trained_share:.4g} of it)"
-    return f"{corpus.source}, {len(corpus.text):,} characters, sha256 {corpus.sha256[:12]}; {part[split]}{trained}"
+    return f"{source_words(source)}, sha256 {source.identity['sha256'][:12]}; {part[split]}{trained}"
 
 
-def _quantities(result: Evaluation) -> dict[str, Measured]:
+def _quantities(result: Evaluation) -> dict[str, Measured | None]:
     quantities = {
         "nats/token": result.nats_per_token,
         "perplexity": result.perplexity,
@@ -162,24 +204,29 @@ def _quantities(result: Evaluation) -> dict[str, Measured]:
 
 
 def _lines(result: Evaluation) -> list[str]:
+    read_bytes = _NO_BYTES if result.bytes is None else f"{result.bytes:,} bytes of UTF-8"
     return [
         f"read:  {result.description}",
-        f"count: {result.tokens:,} tokens, {result.bytes:,} bytes of UTF-8",
+        f"count: {result.tokens:,} tokens, {read_bytes}",
         *(f"{name:<12}{_words(measured)}" for name, measured in _quantities(result).items()),
         f"± is the standard error, from the spread between the {result.unit}, taken as independent",
     ]
 
 
-def _words(measured: Measured) -> str:
+_NO_BYTES = "bytes n/a: ids of this tokenizer do not tell how many they stand for"
+
+
+def _words(measured: Measured | None) -> str:
+    if measured is None:
+        return "n/a"
     error = measured.standard_error
     return f"{measured.value:.6g} ± {'unknown' if math.isnan(error) else f'{error:.2g}'}"
 
 
 def _as_json(result: Evaluation, config: RunConfig, split: str, trained_share: float | None) -> dict[str, Any]:
     quantities = {
-        name.replace("/", "_per_").replace(" ", "_"): {
-            field: value if math.isfinite(value) else None for field, value in measured._asdict().items()
-        }
+        name.replace("/", "_per_").replace(" ", "_"): measured
+        and {field: value if math.isfinite(value) else None for field, value in measured._asdict().items()}
         for name, measured in _quantities(result).items()
     }
     return {

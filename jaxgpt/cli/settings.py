@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxgpt.config import RunConfig, preset_names, preset_settings, read_toml
-from jaxgpt.config.section import describe_type, parse_text
+from jaxgpt.config.section import describe_type, parse_words
 
 from .parser import Parser
 
@@ -34,7 +34,7 @@ def add_setting_options(parser: Parser, defaults: dict[str, Any]) -> None:
             default = str(defaults[option]).lower() if defaults[option] in (None, True, False) else defaults[option]
             words = f"{field.metadata['doc']} ({describe_type(cls.hint(field.name))}; default: {default})"
             group.add_argument(
-                f"--{option}", dest=option, metavar="VALUE", default=None, help=words.replace("%", "%%")
+                f"--{option}", dest=option, action="append", metavar="VALUE", help=words.replace("%", "%%")
             )
 
 
@@ -43,9 +43,9 @@ def given_settings(options: dict[str, Any]) -> dict[str, Any]:
     settings = {}
     for name, cls in RunConfig.sections().items():
         for field in cls.field_names():
-            text = options.get(f"{name}.{field}")
-            if text is not None:
-                settings[f"{name}.{field}"] = parse_text(text, cls.hint(field))
+            words = options.get(f"{name}.{field}")
+            if words is not None:
+                settings[f"{name}.{field}"] = parse_words(words, cls.hint(field))
     return settings
 
 

@@ -1,11 +1,12 @@
 """Frozen, strict, documented options; nothing here imports jax."""
 
 from .compose import apply_settings, compose, differing, flatten, from_nested, read_toml
+from .data import DataConfig
 from .doubts import doubts
 from .errors import JaxgptError, RequestError, WorkError, blamed_on, nearest, some, warn
 from .model import ModelConfig
 from .presets import load_preset, preset_names, preset_settings
-from .run import AttentionName, DataConfig, ExecutionConfig, MeshConfig, OptimizerConfig, RunConfig, TrainConfig
+from .run import AttentionName, ExecutionConfig, MeshConfig, OptimizerConfig, RunConfig, TrainConfig
 
 __all__ = [
     "AttentionName",

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
+from .data import DataConfig
 from .errors import RequestError
 from .model import ModelConfig
 from .section import Section, option
@@ -32,30 +33,6 @@ class ExecutionConfig(Section):
         "auto", "What the program is compiled for, which attention is chosen by; auto is JAX's default backend."
     )
     remat: bool = option(False, "Recompute each block in the backward pass instead of storing its inside.")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DataConfig(Section):
-    """What the model is trained on."""
-
-    section: ClassVar[str] = "data"
-
-    path: str | None = option(
-        None,
-        "A UTF-8 text file, for an encoder_decoder lines of source TAB target; none means a built-in text (Python's "
-        "own manual) or built-in pairs (dates).",
-    )
-    tokenizer: str | None = option(
-        None,
-        "How text becomes ids: characters, bytes, gpt2, or the path of a tokenizer's file or folder; none means the "
-        "one of train.init_from, or else characters.",
-    )
-    validation_fraction: float = option(
-        0.1, "Share of the characters (or pairs), from the end, kept for validation.", above=0, below=1
-    )
-    mask_rate: float = option(
-        0.15, "Share of the tokens that an encoder has to guess, at each step and in evaluations.", above=0, below=1
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -210,6 +187,11 @@ class RunConfig:
             raise RequestError(
                 f"data.mask_rate {self.data.mask_rate:g} means nothing with model.family {self.model.family}; leave "
                 "it out, or set model.family to encoder"
+            )
+        if self.data.pack_documents and self.model.family != "decoder":
+            raise RequestError(
+                f"data.pack_documents means nothing with model.family {self.model.family}: only a decoder predicts "
+                "what comes next; leave it out"
             )
         micro_batch = self.train.batch_size // self.train.accumulate
         if self.mesh.data and micro_batch % self.mesh.data:

@@ -7,6 +7,7 @@ import functools
 import math
 import types
 import typing
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from .errors import RequestError, nearest
@@ -44,12 +45,31 @@ def describe_type(hint: Any) -> str:
     >>> describe_type(int | None)
     'a whole number or none'
     """
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
-    parts = []
-    for part in _alternatives(hint):
-        is_literal = typing.get_origin(part) is Literal
-        parts.append(" | ".join(typing.get_args(part)) if is_literal else words[part])
-    return " or ".join(parts)
+    return " or ".join(_describe_part(part) for part in _alternatives(hint))
+
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
+_LIST_WORDS = {str: "several", float: "numbers with commas between"}
+
+
+def _describe_part(part: Any) -> str:
+    if typing.get_origin(part) is Literal:
+        return " | ".join(typing.get_args(part))
+    return _LIST_WORDS[_item(part)] if is_list(part) else _WORDS[part]
+
+
+def is_list(hint: Any) -> bool:
+    """Return whether a field may hold several values: `tuple[item, ...]`, or that as one of its alternatives.
+
+    >>> is_list(tuple[float, ...] | None), is_list(float)
+    (True, False)
+    """
+    return any(typing.get_origin(part) is tuple for part in _alternatives(hint))
+
+
+def _item(hint: Any) -> Any:
+    """Return the type of the values in a list."""
+    return next(typing.get_args(part)[0] for part in _alternatives(hint) if typing.get_origin(part) is tuple)
 
 
 def _convert(value: Any, hint: Any) -> Any:
@@ -58,11 +78,33 @@ def _convert(value: Any, hint: Any) -> Any:
         if typing.get_origin(part) is Literal:
             if isinstance(value, str) and value in typing.get_args(part):
                 return value
+        elif is_list(part):
+            if isinstance(value, list | tuple) and value:
+                return tuple(_convert(item, _item(part)) for item in value)
         elif part is float and type(value) in (int, float):
             return float(value)
         elif type(value) is part:
             return value
     raise TypeError
+
+
+def parse_words(words: Sequence[str], hint: Any) -> Any:
+    """Read the words of an option that may be given several times: several make a list, one stands for itself.
+
+    Numbers may also stand in one word, with commas between; of another option the last one counts.
+
+    >>> parse_words(["a.txt"], str | tuple[str, ...]), parse_words(["a.txt", "b.txt"], str | tuple[str, ...])
+    ('a.txt', ('a.txt', 'b.txt'))
+    >>> parse_words(["0.7,0.3"], tuple[float, ...] | None), parse_words(["none"], tuple[float, ...] | None)
+    ((0.7, 0.3), None)
+    """
+    if not is_list(hint):
+        return parse_text(words[-1], hint)
+    item = _item(hint)
+    if len(words) == 1 and (item in _alternatives(hint) or words[0].lower() == "none"):
+        return parse_text(words[0], hint)
+    single = words if item is str else [number for word in words for number in word.split(",")]
+    return tuple(parse_text(word, item) for word in single)
 
 
 def parse_text(text: str, hint: Any) -> Any:
@@ -129,8 +171,12 @@ class Section:
             message = f"{name}: expected {describe_type(hint)}, got {value!r}{close}"
             raise RequestError(message) from None
         object.__setattr__(self, field.name, value)
+        for number in value if isinstance(value, tuple) else (value,):
+            self._check_bounds(name, number, field.metadata)
+
+    def _check_bounds(self, name: str, value: Any, bounds: typing.Mapping[str, Any]) -> None:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            broken = _out_of_bounds(value, field.metadata)
+            broken = _out_of_bounds(value, bounds)
             if broken:
                 raise RequestError(f"{name}: expected {broken}, got {value}; change {name}")
 

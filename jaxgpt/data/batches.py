@@ -12,9 +12,11 @@ import numpy as np
 from jaxgpt.config import RequestError
 
 from .examples import Batch, Examples
+from .mixture import order_of
 
 # Enough that a slow moment (a checkpoint, an evaluation) does not leave the device waiting; more only costs memory.
 BATCHES_AHEAD = 4
+_ENDLESS = 2**52  # steps: more than any run has, and small enough that no product of it overflows
 
 
 class BatchStream:
@@ -45,9 +47,9 @@ class BatchStream:
 class TrainingBatches:
     """Every example of a split once per epoch, in a new order each epoch; step s is the same batch in any run.
 
-    An epoch's order is a permutation that is computed, not stored, so any step costs the same and a run resumes at
-    any step without replaying. Batches run on across the end of an epoch, so all have the same shape and no example
-    is dropped.
+    Of a mixture, every example of a file once before any of that file comes again. The order is computed, not stored,
+    so any step costs the same and a run resumes at any step without replaying. Batches run on across the end of an
+    epoch, so all have the same shape and no example is dropped.
 
     Args:
         examples: the split.
@@ -67,17 +69,15 @@ class TrainingBatches:
 
     def __init__(self, examples: Examples, *, batch_size: int, seed: int) -> None:
         self._examples, self._batch_size, self._seed = examples, batch_size, seed
-        # `.seed` hashes the seed before the shuffle adds the epoch to it; `.shuffle(seed=s)` would make the
-        # second epoch of seed 1 the first epoch of seed 2.
-        order = grain.MapDataset.range(examples.count).seed(seed).shuffle().repeat()
-        # The order never ends, so no remainder is ever dropped; without the word grain rounds its endless length
-        # up in floats, past what `len` can say for batches of one.
-        self._order = order.batch(batch_size, drop_remainder=True)
-        self._batches = self._order.map_with_index(self._gather)
+        self._order = order_of(examples, seed=seed)
+        self._batches = grain.MapDataset.range(_ENDLESS).map(self._gather)
 
-    def _gather(self, step: int, examples_B: np.ndarray) -> Batch:
-        draws_B = np.arange(self._batch_size, dtype=np.int64) + step * self._batch_size
-        return self._examples.batch(examples_B, seed=self._seed, draws_B=draws_B)
+    def _places_at(self, step: int) -> np.ndarray:
+        return np.arange(self._batch_size, dtype=np.int64) + step * self._batch_size
+
+    def _gather(self, step: int) -> Batch:
+        places_B = self._places_at(step)
+        return self._examples.batch(self._order.examples_at(places_B), seed=self._seed, draws_B=places_B)
 
     def examples_at(self, step: int) -> np.ndarray:
         """Return the numbers of a step's examples, int64 [B].
@@ -85,7 +85,7 @@ class TrainingBatches:
         Raises:
             RequestError: a negative step.
         """
-        return self._order[_check_step(step)]
+        return self._order.examples_at(self._places_at(_check_step(step)))
 
     def places_at(self, step: int) -> list[str]:
         """Return where a step's examples lie, in words.
@@ -101,7 +101,7 @@ class TrainingBatches:
         Raises:
             RequestError: a negative step.
         """
-        return self._batches[_check_step(step)]
+        return self._gather(_check_step(step))
 
     def stream(self, start_step: int) -> BatchStream:
         """Return an iterator over `batch_at(start_step)`, `batch_at(start_step + 1)`, ..., prepared ahead.

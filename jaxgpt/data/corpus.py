@@ -9,12 +9,17 @@ import platform
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
 
 from jaxgpt.config import RequestError
 
+from .source import Part, Say, Source
+from .tokenizer import Tokenizer
+
 BUILT_IN = "built-in corpus"
-Sliceable = TypeVar("Sliceable", str, list)
+Sliceable = TypeVar("Sliceable", str, list, np.ndarray)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +35,10 @@ class Corpus:
     source: str
     sha256: str
 
+    tokenizer: ClassVar[None] = None
+    end_id: ClassVar[None] = None
+    kind: ClassVar[str] = "text"
+
     @classmethod
     def of(cls, text: str, source: str) -> Self:
         """Return the corpus of `text`, hashed; for a file this is the hash that `sha256sum` prints."""
@@ -39,6 +48,19 @@ class Corpus:
     def identity(self) -> dict[str, Any]:
         """What a run's manifest keeps of the corpus: source, number of characters, sha256."""
         return {"source": self.source, "characters": len(self.text), "sha256": self.sha256}
+
+    def checked(self, tokenizer: Tokenizer, say: Say) -> Self:
+        """Return the corpus itself: encoding it will find what the tokenizer cannot say."""
+        del tokenizer, say
+        return self
+
+    def ids(self, tokenizer: Tokenizer, part: Part, validation_fraction: float) -> np.ndarray:
+        """Return the ids of a part, cut by characters before it is encoded, int32 [N]."""
+        return tokenizer.encode(take_part(self.text, validation_fraction, part))
+
+    def byte_counts(self, tokenizer: Tokenizer, part: Part, validation_fraction: float) -> np.ndarray:
+        """Return the bytes of those ids, int32 [N]."""
+        return tokenizer.byte_counts(take_part(self.text, validation_fraction, part))
 
 
 def load_corpus(path: str | None, name: str = "data.path", *, built_in: Callable[[], Corpus] | None = None) -> Corpus:
@@ -134,12 +156,22 @@ def decode_utf8(content: bytes, path: str, name: str, *, start: int = 0) -> str:
         ) from None
 
 
+def size_words(identity: Mapping[str, Any]) -> str:
+    """Return how large a source is, in words.
+
+    >>> size_words(Corpus.of("to be", "a line of Hamlet").identity)
+    '5 characters'
+    """
+    unit = "tokens" if "tokens" in identity else "characters"
+    return f"{identity[unit]:,} {unit}"
+
+
 def _describe(identity: Mapping[str, Any]) -> str:
-    return f"{identity['source']} ({identity['characters']:,} characters, sha256 {identity['sha256'][:12]})"
+    return f"{identity['source']} ({size_words(identity)}, sha256 {identity['sha256'][:12]})"
 
 
 def check_same_corpus(
-    recorded: Mapping[str, Any], corpus: Corpus, *, option: str = "data.path", otherwise: str = "start a new run"
+    recorded: Mapping[str, Any], corpus: Source, *, option: str = "data.path", otherwise: str = "start a new run"
 ) -> None:
     """Refuse to go on with another text than the one recorded.
 
@@ -158,7 +190,7 @@ def check_same_corpus(
         >>> corpus = Corpus.of("to be", "hamlet.txt")
         >>> check_same_corpus(corpus.identity, corpus)
     """
-    if recorded["sha256"] == corpus.sha256:
+    if recorded["sha256"] == corpus.identity["sha256"]:
         return
     advice = f"give the recorded text with {option}, or {otherwise}"
     if recorded["source"].startswith(BUILT_IN) and corpus.source.startswith(BUILT_IN):
@@ -171,15 +203,25 @@ def check_same_corpus(
     )
 
 
-def split_by_position(text: Sliceable, validation_fraction: float) -> tuple[Sliceable, Sliceable]:
-    """Return the first int(N x (1 - fraction)) of N characters (or pairs) for training, the rest for validation.
+def take_part(whole: Sliceable, validation_fraction: float, part: Part) -> Sliceable:
+    """Return a part of a text, of a list of pairs or of a row of ids, cut as for training.
 
-    The text is cut, not its ids, so that the two parts are the same whatever the tokenizer.
+    >>> take_part("to be", 0.4, "val"), take_part("to be", 0.4, "all")
+    ('be', 'to be')
+    """
+    train, validation = split_by_position(whole, validation_fraction)
+    return {"all": whole, "train": train, "val": validation}[part]
+
+
+def split_by_position(text: Sliceable, validation_fraction: float) -> tuple[Sliceable, Sliceable]:
+    """Return the first int(N x (1 - fraction)) of N characters, pairs or ids for training, the rest for validation.
+
+    A text is cut, not its ids, so that the two parts are the same whatever the tokenizer.
 
     The fraction counts as it is written: 0.8 of 5 characters leaves 1, though 5 x (1 - 0.8) is 0.99... in floats.
 
     Args:
-        text: the whole text, or a list of pairs.
+        text: the whole text, a list of pairs, or a row of ids.
         validation_fraction: share kept for validation, between 0 and 1.
 
     Example:

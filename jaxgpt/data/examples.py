@@ -17,7 +17,8 @@ class Examples(Protocol):
     """A split as examples 0..count-1; each objective (next token, masked token, pairs) is one class.
 
     A batch is a plain dict of `token_ids_BT` (int32), `target_ids_BT` (int32; what each position should predict),
-    `weights_BT` (float32; 0 where a position does not count), and for pairs `source_ids_BS` and `source_mask_BS`.
+    `weights_BT` (float32; 0 where a position does not count), for packed documents `segment_ids_BT`, and for pairs
+    `source_ids_BS` and `source_mask_BS`.
     """
 
     @property
@@ -84,13 +85,41 @@ def count_evaluation_windows(tokens: int, context_length: int) -> tuple[int, int
     return divmod(tokens - 1, context_length)
 
 
+_STORED = ("int32", "uint32", "uint16", "uint8")
+
+
+def check_row(ids_N: np.ndarray) -> None:
+    """Assert that ids are one row of whole numbers, of a type in which ids are held or stored."""
+    chex.assert_rank(ids_N, 1)
+    if ids_N.dtype.name not in _STORED:
+        chex.assert_type(ids_N, np.int32)
+
+
+def as_ids(ids: np.ndarray) -> np.ndarray:
+    """Return ids as the model reads them, int32, of the same shape."""
+    return ids.astype(np.int32, copy=False)
+
+
+def _packed(batch: Batch, end_id: int) -> Batch:
+    """Return windows whose documents are kept apart; an end token belongs to the document before it."""
+    is_end_BT = batch["token_ids_BT"] == end_id
+    segment_ids_BT = np.cumsum(is_end_BT, axis=1, dtype=np.int32) - is_end_BT
+    return batch | {
+        "weights_BT": batch["weights_BT"] * ~is_end_BT,
+        "segment_ids_BT": segment_ids_BT,
+    }
+
+
 class Windows:
     """Windows over a row of token ids, each position predicting the token after it; one begins at each token.
 
     Args:
-        token_ids_N: the split's ids, int32 [N].
+        token_ids_N: the split's ids, int32 or narrower [N]; mapped ids are only read where a window is asked for.
         context_length: window length T.
         name: what the tokens are, in the words that begin a message.
+        end_id: the id after each document, to pack documents: a batch then also has `segment_ids_BT`, by which each
+            token sees its own document only, and an end token, which another document follows, predicts nothing that
+            counts. None reads the ids as one text.
 
     Raises:
         RequestError: the split is too short for one window.
@@ -103,11 +132,17 @@ class Windows:
         [[2, 3, 4, 5]]
     """
 
-    def __init__(self, token_ids_N: np.ndarray, *, context_length: int, name: str = "the training split") -> None:
-        chex.assert_rank(token_ids_N, 1)
-        chex.assert_type(token_ids_N, np.int32)
+    def __init__(
+        self,
+        token_ids_N: np.ndarray,
+        *,
+        context_length: int,
+        name: str = "the training split",
+        end_id: int | None = None,
+    ) -> None:
+        check_row(token_ids_N)
         self.count = count_windows(len(token_ids_N), context_length, name)
-        self._context_length = context_length
+        self._context_length, self._end_id = context_length, end_id
         self._rows_NT = sliding_window_view(token_ids_N, context_length)  # a view: costs no memory
 
     @property
@@ -119,12 +154,13 @@ class Windows:
     def batch(self, examples_B: np.ndarray, *, seed: int, draws_B: np.ndarray) -> Batch:
         """Return the windows that begin at `examples_B`; nothing is drawn."""
         del seed, draws_B
-        token_ids_BT = self._rows_NT[examples_B]
-        return {
+        token_ids_BT = as_ids(self._rows_NT[examples_B])
+        batch = {
             "token_ids_BT": token_ids_BT,
-            "target_ids_BT": self._rows_NT[examples_B + 1],
+            "target_ids_BT": as_ids(self._rows_NT[examples_B + 1]),
             "weights_BT": np.ones(token_ids_BT.shape, np.float32),
         }
+        return batch if self._end_id is None else _packed(batch, self._end_id)
 
     def place(self, example: int) -> str:
         """Return where a window begins."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import chex
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from jaxgpt.config import RequestError
 
-from .examples import Batch
+from .examples import Batch, as_ids, check_row
 
 # Devlin et al. 2018 (arXiv 1810.04805), section 3.1: of the chosen tokens 80 % become the mask token, 10 % a random
 # one and 10 % stay, because there are no mask tokens in the text that the model is used on.
@@ -19,7 +18,7 @@ class MaskedWindows:
     """Windows over a row of token ids in which chosen positions are hidden and predicted; only they count.
 
     Args:
-        token_ids_N: the split's ids, int32 [N].
+        token_ids_N: the split's ids, int32 or narrower [N].
         context_length: window length T.
         mask_id: the mask token's id.
         ordinary_ids_U: the ids among which a random one is drawn, those of text, int32 [U].
@@ -47,8 +46,7 @@ class MaskedWindows:
         rate: float,
         name: str = "the training split",
     ) -> None:
-        chex.assert_rank(token_ids_N, 1)
-        chex.assert_type(token_ids_N, np.int32)
+        check_row(token_ids_N)
         if len(token_ids_N) < context_length:
             raise RequestError(
                 f"{name} has {len(token_ids_N)} tokens, but model.context_length {context_length} needs at least as "
@@ -70,7 +68,7 @@ class MaskedWindows:
 
     def batch(self, examples_B: np.ndarray, *, seed: int, draws_B: np.ndarray) -> Batch:
         """Return the windows that begin at `examples_B`, their hidden positions drawn row by row."""
-        targets_BT = self._rows_NT[examples_B]
+        targets_BT = as_ids(self._rows_NT[examples_B])
         hidden = [self._hide(row_T, seed, draw) for row_T, draw in zip(targets_BT, draws_B, strict=True)]
         token_ids, weights = (np.stack(part) for part in zip(*hidden, strict=True))
         return {"token_ids_BT": token_ids, "target_ids_BT": targets_BT, "weights_BT": weights}

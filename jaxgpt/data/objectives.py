@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxgpt.config import RequestError, RunConfig
 
-from .corpus import Corpus, Sliceable, manual_corpus, split_by_position
+from .corpus import Corpus, manual_corpus, split_by_position, take_part
 from .examples import Examples, Windows
 from .masked import MaskedWindows
-from .pairs import EncodedPair, Pairs, date_pairs, encode_pairs, parse_pairs
+from .mixture import Mixture
+from .pairs import EncodedPair, Pair, Pairs, date_pairs, encode_pairs, parse_pairs
+from .source import Part, Source
+from .sources import Sources
 from .strided import StridedWindows
 from .tokenizer import Tokenizer
 from .tokenizer.special import ordinary_ids, special_id
@@ -28,7 +32,6 @@ class Splits(NamedTuple):
     unit: str
 
 
-Part = Literal["all", "train", "val"]
 _PART_WORDS = {"all": "the text", "train": "the training split", "val": "the validation split"}
 
 
@@ -37,13 +40,14 @@ class Held(NamedTuple):
 
     Attributes:
         examples: What the model reads and predicts.
-        lengths: The same examples with the number of UTF-8 bytes of each token in the place of its id.
+        lengths: The same examples with the number of UTF-8 bytes of each token in the place of its id; None where
+            the ids of the source do not tell.
         left_over: Tokens at the end that no whole window reaches.
         stride: Tokens between the beginnings of two windows; None for pairs.
     """
 
     examples: Examples
-    lengths: Examples
+    lengths: Examples | None
     left_over: int
     stride: int | None
 
@@ -55,45 +59,86 @@ class Objective(NamedTuple):
         roles: The special tokens that it needs.
         built_in: Makes the corpus that is used where none is given.
         words: Returns the text whose characters a character tokenizer should know.
-        split: Cuts a corpus by position and encodes the parts.
-        hold: Lays out a part of a corpus for an evaluation, with a stride where one is asked for.
+        split: Cuts the sources of a run by position and encodes the parts.
+        hold: Lays out a part of a source for an evaluation, with a stride where one is asked for.
     """
 
     roles: tuple[str, ...]
     built_in: Callable[[], Corpus]
     words: Callable[[str], str]
-    split: Callable[[RunConfig, Corpus, Tokenizer], Splits]
-    hold: Callable[[RunConfig, Corpus, Tokenizer, Part, int | None], Held]
+    split: Callable[[RunConfig, Sources, Tokenizer], Splits]
+    hold: Callable[[RunConfig, Source, Tokenizer, Part, int | None], Held]
 
 
-def take_part(whole: Sliceable, validation_fraction: float, part: Part) -> Sliceable:
-    """Return a part of a text or of a list of pairs, cut as for training.
-
-    >>> take_part("to be", 0.4, "val"), take_part("to be", 0.4, "all")
-    ('be', 'to be')
-    """
-    train, validation = split_by_position(whole, validation_fraction)
-    return {"all": whole, "train": train, "val": validation}[part]
+Lay = Callable[[Source, np.ndarray, str], Examples]  # ids of a part, with the words that begin a message
 
 
-def _next_token(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer) -> Splits:
-    ids = [tokenizer.encode(text) for text in split_by_position(corpus.text, config.data.validation_fraction)]
-    train, validation = (
-        Windows(ids_N, context_length=config.model.context_length, name=_PART_WORDS[part])
-        for ids_N, part in zip(ids, ("train", "val"), strict=True)
-    )
-    return Splits(train, validation, len(ids[0]), len(ids[1]), "tokens")
+def _window_splits(config: RunConfig, sources: Sources, tokenizer: Tokenizer, lay: Lay) -> Splits:
+    """Cut each source by position, or take all of it where another is for validation, and lay out its parts."""
+    fraction = config.data.validation_fraction
+    alone = sources.validation
+    training: list[Examples] = []
+    validation: list[Examples] = []
+    sizes = [0, 0]
+    for source in sources.training:
+        of = f" of {source.source}" if len(sources.training) > 1 else ""
+        ids_N = source.ids(tokenizer, "train" if alone is None else "all", fraction)
+        training.append(lay(source, ids_N, _PART_WORDS["train"] + of))
+        sizes[0] += len(ids_N)
+        if alone is None:
+            ids_N = source.ids(tokenizer, "val", fraction)
+            validation.append(lay(source, ids_N, _PART_WORDS["val"] + of))
+            sizes[1] += len(ids_N)
+    if alone is not None:
+        ids_N = alone.ids(tokenizer, "all", fraction)
+        validation.append(lay(alone, ids_N, f"data.validation_path {alone.source}"))
+        sizes[1] = len(ids_N)
+    return Splits(_mixed(training, sources), _mixed(validation, sources), *sizes, "tokens")
 
 
-def _hold_strided(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer, part: Part, stride: int | None) -> Held:
-    text = take_part(corpus.text, config.data.validation_fraction, part)
-    ids_N, length = tokenizer.encode(text), config.model.context_length
+def _mixed(parts: Sequence[Examples], sources: Sources) -> Examples:
+    """Return the examples of all sources as one split."""
+    if len(parts) == 1:
+        return parts[0]
+    return Mixture(parts, weights=sources.weights, names=_short_names([each.source for each in sources.training]))
+
+
+def _short_names(paths: Sequence[str]) -> list[str]:
+    """Return the files' names without their folders, or the whole paths where two would be one."""
+    names = [os.path.basename(path) for path in paths]
+    return names if len(set(names)) == len(names) else list(paths)
+
+
+def _end_id(config: RunConfig, source: Source) -> int | None:
+    """Return the id at which documents are kept apart, None where they are not."""
+    if not config.data.pack_documents:
+        return None
+    if source.end_id is None:
+        raise RequestError(
+            f"data.pack_documents: no end token stands between documents in {source.source}, so nothing says where "
+            "one begins; prepare a token file whose documents end in one, or leave data.pack_documents out"
+        )
+    return source.end_id
+
+
+def _next_token(config: RunConfig, sources: Sources, tokenizer: Tokenizer) -> Splits:
+    def lay(source: Source, ids_N: np.ndarray, name: str) -> Windows:
+        length, end_id = config.model.context_length, _end_id(config, source)
+        return Windows(ids_N, context_length=length, name=name, end_id=end_id)
+
+    return _window_splits(config, sources, tokenizer, lay)
+
+
+def _hold_strided(config: RunConfig, source: Source, tokenizer: Tokenizer, part: Part, stride: int | None) -> Held:
+    fraction, length = config.data.validation_fraction, config.model.context_length
+    ids_N = source.ids(tokenizer, part, fraction)
     _check_one_window(len(ids_N), 2, part)
     length = min(length, len(ids_N) - 1)  # a text below one context is read in one shorter window
     stride = length if stride is None else stride
-    windows, lengths = (
-        StridedWindows(row_N, context_length=length, stride=stride) for row_N in (ids_N, tokenizer.byte_counts(text))
-    )
+    end_id = source.end_id if config.data.pack_documents else None  # without end tokens it is one document
+    windows = StridedWindows(ids_N, context_length=length, stride=stride, end_id=end_id)
+    bytes_N = source.byte_counts(tokenizer, part, fraction)
+    lengths = None if bytes_N is None else StridedWindows(bytes_N, context_length=length, stride=stride)
     return Held(windows, lengths, windows.left_over, stride)
 
 
@@ -108,29 +153,35 @@ def _masked_windows(config: RunConfig, ids_N: np.ndarray, tokenizer: Tokenizer, 
     )
 
 
-def _masked_token(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer) -> Splits:
-    ids = [tokenizer.encode(text) for text in split_by_position(corpus.text, config.data.validation_fraction)]
-    train, validation = (
-        _masked_windows(config, ids_N, tokenizer, _PART_WORDS[part])
-        for ids_N, part in zip(ids, ("train", "val"), strict=True)
-    )
-    return Splits(train, validation, len(ids[0]), len(ids[1]), "tokens")
+def _masked_token(config: RunConfig, sources: Sources, tokenizer: Tokenizer) -> Splits:
+    def lay(source: Source, ids_N: np.ndarray, name: str) -> MaskedWindows:
+        return _masked_windows(config, ids_N, tokenizer, name)
+
+    return _window_splits(config, sources, tokenizer, lay)
 
 
-def _hold_masked(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer, part: Part, stride: int | None) -> Held:
+def _hold_masked(config: RunConfig, source: Source, tokenizer: Tokenizer, part: Part, stride: int | None) -> Held:
     _refuse_stride(stride, config.model.family, "its windows lie side by side")
-    text = take_part(corpus.text, config.data.validation_fraction, part)
-    ids_N, length = tokenizer.encode(text), config.model.context_length
+    fraction, length = config.data.validation_fraction, config.model.context_length
+    ids_N = source.ids(tokenizer, part, fraction)
     _check_one_window(len(ids_N), length, part)
-    windows, lengths = (
-        _masked_windows(config, row_N, tokenizer, _PART_WORDS[part]) for row_N in (ids_N, tokenizer.byte_counts(text))
-    )
+    windows = _masked_windows(config, ids_N, tokenizer, _PART_WORDS[part])
+    bytes_N = source.byte_counts(tokenizer, part, fraction)
+    lengths = None if bytes_N is None else _masked_windows(config, bytes_N, tokenizer, _PART_WORDS[part])
     return Held(windows, lengths, len(ids_N) % length, length)
 
 
-def _encoded_pairs(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer) -> list[EncodedPair]:
-    pairs = parse_pairs(corpus.text, corpus.source)
-    return encode_pairs(pairs, tokenizer, context_length=config.model.context_length, name=corpus.source)
+def _texts_of_pairs(source: Source) -> list[Pair]:
+    if not isinstance(source, Corpus):
+        raise RequestError(
+            f"{source.source} holds ids, but an encoder_decoder trains on lines of source TAB target; give a text"
+        )
+    return parse_pairs(source.text, source.source)
+
+
+def _encoded_pairs(config: RunConfig, source: Source, tokenizer: Tokenizer) -> list[EncodedPair]:
+    pairs = _texts_of_pairs(source)
+    return encode_pairs(pairs, tokenizer, context_length=config.model.context_length, name=source.source)
 
 
 def _padded_pairs(part: Sequence[EncodedPair], whole: Sequence[EncodedPair], *, bos_id: int, eos_id: int) -> Pairs:
@@ -144,29 +195,43 @@ def _padded_pairs(part: Sequence[EncodedPair], whole: Sequence[EncodedPair], *, 
     )
 
 
-def _pairs(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer) -> Splits:
-    encoded = _encoded_pairs(config, corpus, tokenizer)
+def _pairs(config: RunConfig, sources: Sources, tokenizer: Tokenizer) -> Splits:
+    encoded = [_encoded_pairs(config, source, tokenizer) for source in sources.all]
+    whole = [pair for pairs in encoded for pair in pairs]  # all rows share one shape, whichever file they are from
+    if sources.validation is None:
+        cut = [_cut_pairs(config, *each) for each in zip(sources.all, encoded, strict=True)]
+        training, validation = [parts[0] for parts in cut], [parts[1] for parts in cut]
+    else:
+        training, validation = encoded[:-1], encoded[-1:]
+    bos_id, eos_id = special_id(tokenizer, "bos"), special_id(tokenizer, "eos")
+
+    def lay(parts: list[list[EncodedPair]]) -> Examples:
+        return _mixed([_padded_pairs(part, whole, bos_id=bos_id, eos_id=eos_id) for part in parts], sources)
+
+    train, held_out = lay(training), lay(validation)
+    return Splits(train, held_out, train.count, held_out.count, "pairs")
+
+
+def _cut_pairs(config: RunConfig, source: Source, encoded: list[EncodedPair]) -> tuple[list[EncodedPair], ...]:
     parts = split_by_position(encoded, config.data.validation_fraction)
     for part, name in zip(parts, ("training", "validation"), strict=True):
         if not part:
             raise RequestError(
-                f"{corpus.source} has {len(encoded)} pairs, of which data.validation_fraction "
+                f"{source.source} has {len(encoded)} pairs, of which data.validation_fraction "
                 f"{config.data.validation_fraction:g} leaves none for {name}; give more pairs, or another fraction"
             )
-    bos_id, eos_id = special_id(tokenizer, "bos"), special_id(tokenizer, "eos")
-    train, validation = (_padded_pairs(part, encoded, bos_id=bos_id, eos_id=eos_id) for part in parts)
-    return Splits(train, validation, train.count, validation.count, "pairs")
+    return parts
 
 
-def _hold_pairs(config: RunConfig, corpus: Corpus, tokenizer: Tokenizer, part: Part, stride: int | None) -> Held:
+def _hold_pairs(config: RunConfig, source: Source, tokenizer: Tokenizer, part: Part, stride: int | None) -> Held:
     _refuse_stride(stride, config.model.family, "it reads each pair whole")
-    encoded = _encoded_pairs(config, corpus, tokenizer)
+    encoded = _encoded_pairs(config, source, tokenizer)
     held = take_part(encoded, config.data.validation_fraction, part)
     if not held:
         raise RequestError(
-            f"{_PART_WORDS[part]} of {corpus.source} has no pair; give more pairs, or another fraction"
+            f"{_PART_WORDS[part]} of {source.source} has no pair; give more pairs, or another fraction"
         )
-    texts = take_part(parse_pairs(corpus.text, corpus.source), config.data.validation_fraction, part)
+    texts = take_part(_texts_of_pairs(source), config.data.validation_fraction, part)
     lengths = [
         EncodedPair(pair.source, tokenizer.byte_counts(text.target)) for pair, text in zip(held, texts, strict=True)
     ]

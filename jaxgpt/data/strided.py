@@ -20,6 +20,7 @@ class StridedWindows:
         context_length: window length T.
         stride: tokens between the beginnings of two windows, 1..T.
         name: what the tokens are, in the words that begin a message.
+        end_id: as in `Windows`, to pack documents.
 
     Raises:
         RequestError: the tokens are too few for one window, or the stride is not in 1..T.
@@ -31,12 +32,20 @@ class StridedWindows:
         [[1, 2, 3, 4], [0, 0, 5, 6], [0, 0, 7, 8]]
     """
 
-    def __init__(self, token_ids_N: np.ndarray, *, context_length: int, stride: int, name: str = "the text") -> None:
+    def __init__(
+        self,
+        token_ids_N: np.ndarray,
+        *,
+        context_length: int,
+        stride: int,
+        name: str = "the text",
+        end_id: int | None = None,
+    ) -> None:
         if not 1 <= stride <= context_length:
             raise RequestError(
                 f"stride: expected 1 to {context_length}, the context, got {stride}; a longer one would skip tokens"
             )
-        self._windows = Windows(token_ids_N, context_length=context_length, name=name)
+        self._windows = Windows(token_ids_N, context_length=context_length, name=name, end_id=end_id)
         self._context_length, self._stride = context_length, stride
 
     @property

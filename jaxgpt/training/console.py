@@ -123,6 +123,8 @@ class Console:
             f"(whole split, {whole.tokens:,} tokens); random batches: validation {quick.loss:.4f} "
             f"± {quick.standard_error:.4f}, train {train.loss:.4f} ± {train.standard_error:.4f}{_best_words(best)}"
         )
+        for name, part in whole.parts:
+            self.say(f"  {name}: {part.loss:.4f} ± {part.standard_error:.4f} ({part.tokens:,} tokens)")
 
     def close(self) -> None:
         """Take the progress bar down."""

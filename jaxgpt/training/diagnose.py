@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxgpt.config import ExecutionConfig, ModelConfig
-from jaxgpt.model.functional import apply
+from jaxgpt.model.functional import apply, inputs_of
 from jaxgpt.model.parameters import Params
 
 from .step import summed_gradients
@@ -59,8 +59,9 @@ def first_non_finite(
         if not _is_finite(leaf):
             return "parameter " + "/".join(entry.key for entry in path)
     visible = ExecutionConfig(compute_dtype=execution.compute_dtype)
-    for token_ids_BT in micro_batches["token_ids_BT"]:
-        _, seen = apply(model, params, jnp.asarray(token_ids_BT), execution=visible, trace=True)
+    for i in range(len(micro_batches["token_ids_BT"])):
+        micro = {name: jnp.asarray(field[i]) for name, field in micro_batches.items()}
+        _, seen = apply(model, params, **inputs_of(micro), execution=visible, trace=True)
         for name, value in seen.items():
             if not _is_finite(value):
                 return name

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -23,11 +24,30 @@ class Estimate(NamedTuple):
         loss: Nats per token.
         standard_error: Of that mean, from the spread between windows; NaN with a single window.
         tokens: Tokens counted.
+        parts: Of a mixture the estimate of each file, by its name; the mean weighs them as training does.
     """
 
     loss: float
     standard_error: float
     tokens: int
+    parts: tuple[tuple[str, Estimate], ...] = ()
+
+
+def weighted(estimates: Sequence[Estimate], shares: Sequence[float], names: Sequence[str]) -> Estimate:
+    """Return the mean of several files' losses by their shares, which sum to 1; the files are independent.
+
+    Example:
+        >>> whole = weighted([Estimate(1.0, 0.3, 10), Estimate(3.0, 0.4, 90)], [0.5, 0.5], ["a", "b"])
+        >>> whole.loss, round(whole.standard_error, 9), whole.tokens
+        (2.0, 0.25, 100)
+    """
+    pairs = list(zip(estimates, shares, strict=True))
+    return Estimate(
+        sum(share * estimate.loss for estimate, share in pairs),
+        math.sqrt(sum((share * estimate.standard_error) ** 2 for estimate, share in pairs)),
+        sum(estimate.tokens for estimate in estimates),
+        tuple(zip(names, estimates, strict=True)),
+    )
 
 
 def make_evaluation_step(model: ModelConfig, execution: ExecutionConfig) -> EvaluationStep:

@@ -13,9 +13,9 @@ import numpy as np
 
 from jaxgpt.config import RequestError, RunConfig, WorkError
 from jaxgpt.data.batches import evaluation_batches
-from jaxgpt.data.corpus import Corpus
 from jaxgpt.data.examples import Examples
-from jaxgpt.data.objectives import OBJECTIVES, Part
+from jaxgpt.data.objectives import OBJECTIVES
+from jaxgpt.data.source import Part, Source
 from jaxgpt.data.tokenizer import Tokenizer
 from jaxgpt.runs.manifest import check_vocabulary
 from jaxgpt.sharding.mesh import data_mesh, place, replicated, split_rows
@@ -44,10 +44,11 @@ class Evaluation:
         stride: Tokens between the beginnings of two windows; None for pairs.
         left_over: Tokens at the end that no whole window reaches.
         tokens: Tokens predicted, each once.
-        bytes: UTF-8 bytes of the text that exactly those tokens stand for.
+        bytes: UTF-8 bytes of the text that exactly those tokens stand for; None where the ids of a file do not tell.
         nats_per_token: Mean loss.
         perplexity: Its exponential; the standard error by the delta method, perplexity x that of the loss.
-        bits_per_byte: The same loss over the bytes, in bits: it compares models whose tokens differ.
+        bits_per_byte: The same loss over the bytes, in bits: it compares models whose tokens differ; None where the
+            bytes are not known.
         exact_match: Share of the pairs whose target an encoder_decoder writes without an error, by the most likely
             token each time; None for other families.
     """
@@ -57,10 +58,10 @@ class Evaluation:
     stride: int | None
     left_over: int
     tokens: int
-    bytes: int
+    bytes: int | None
     nats_per_token: Measured
     perplexity: Measured
-    bits_per_byte: Measured
+    bits_per_byte: Measured | None
     exact_match: Measured | None
 
     @property
@@ -72,7 +73,7 @@ class Evaluation:
 def evaluate_text(
     config: RunConfig,
     params: Mapping[str, Any],
-    corpus: Corpus,
+    source: Source,
     tokenizer: Tokenizer,
     *,
     part: Part = "all",
@@ -86,7 +87,7 @@ def evaluate_text(
     Args:
         config: The model; `execution` says how to run, `data` where the text is cut and how much an encoder guesses.
         params: The tree that `config.model` describes.
-        corpus: The text; for an encoder_decoder lines of source TAB target.
+        source: The text, for an encoder_decoder lines of source TAB target; or ids, checked.
         tokenizer: The one that the model was trained with.
         part: The whole text, or a part of it as training cuts it.
         stride: Tokens between the beginnings of two windows, 1..context; None means the context, windows side by
@@ -103,20 +104,24 @@ def evaluate_text(
         >>> from jaxgpt.data.tokenizer import ByteTokenizer
         >>> config = RunConfig(model=jaxgpt.ModelConfig(vocab_size=256, context_length=4, width=4, layers=1, heads=2))
         >>> params = jaxgpt.init(config.model, key=jax.random.key(0))
-        >>> text = Corpus.of("to be, or not to be", "a line of Hamlet")
+        >>> text = jaxgpt.data.Corpus.of("to be, or not to be", "a line of Hamlet")
         >>> result = evaluate_text(config, params, text, ByteTokenizer(), stride=2)
         >>> result.rows, result.tokens, result.left_over
         (8, 18, 0)
     """
     check_vocabulary(config.model.vocab_size, tokenizer.vocab_size)
-    held = OBJECTIVES[config.model.family].hold(config, corpus, tokenizer, part, stride)
+    held = OBJECTIVES[config.model.family].hold(config, source, tokenizer, part, stride)
     rows = max(1, _TOKENS_PER_BATCH // config.model.context_length) if batch_size is None else batch_size
     if rows < 1:
         raise RequestError(f"the batch size should be at least 1, got {rows}; leave it out to let it be chosen")
     nats_N, tokens_N = _losses(config, params, held.examples, rows)
-    bytes_N = _byte_sums(held.lengths, rows)
     counted_N = tokens_N > 0
-    nats_N, tokens_N, bytes_N = nats_N[counted_N], tokens_N[counted_N], bytes_N[counted_N]
+    if not counted_N.any():
+        raise RequestError(
+            f"{source.source} has nothing to predict: each of its tokens ends a document; give another"
+        )
+    bytes_N = None if held.lengths is None else _byte_sums(held.examples, held.lengths, rows)[counted_N]
+    nats_N, tokens_N = nats_N[counted_N], tokens_N[counted_N]
     loss = Measured(*ratio(nats_N, tokens_N))
     perplexity = math.exp(loss.value) if loss.value < _LARGEST_EXPONENT else math.inf
     return Evaluation(
@@ -125,10 +130,10 @@ def evaluate_text(
         stride=held.stride,
         left_over=held.left_over,
         tokens=int(tokens_N.sum()),
-        bytes=int(bytes_N.sum()),
+        bytes=None if bytes_N is None else int(bytes_N.sum()),
         nats_per_token=loss,
         perplexity=Measured(perplexity, perplexity * loss.standard_error),
-        bits_per_byte=Measured(*ratio(nats_N / math.log(2), bytes_N)),
+        bits_per_byte=None if bytes_N is None else Measured(*ratio(nats_N / math.log(2), bytes_N)),
         exact_match=_exact_match(config, params, tokenizer, held.examples, rows),
     )
 
@@ -151,10 +156,14 @@ def _losses(
     return nats_N, tokens_N
 
 
-def _byte_sums(lengths: Examples, rows: int) -> np.ndarray:
+def _byte_sums(examples: Examples, lengths: Examples, rows: int) -> np.ndarray:
     """Return the bytes that the counted tokens of each row stand for, float64 [N]."""
-    batches = evaluation_batches(lengths, batch_size=rows)
-    return np.concatenate([np.einsum("bt,bt->b", b["target_ids_BT"], b["weights_BT"], dtype=float) for b in batches])
+    counted, bytes_of = (evaluation_batches(each, batch_size=rows) for each in (examples, lengths))
+    sums = [
+        np.einsum("bt,bt->b", length["target_ids_BT"], batch["weights_BT"], dtype=float)
+        for batch, length in zip(counted, bytes_of, strict=True)
+    ]
+    return np.concatenate(sums)
 
 
 def _exact_match(

@@ -135,7 +135,7 @@ class Trainer:
         with self.clock.measure("evaluating"):
             self.evaluation = Evaluation(
                 done,
-                evaluate(programs.evaluation_step, params, programs.evaluation_batches(splits.validation)),
+                programs.evaluate_whole(params, splits.validation),
                 evaluate(programs.evaluation_step, params, programs.random_batches(splits.validation)),
                 evaluate(programs.evaluation_step, params, programs.random_batches(splits.train)),
             )

@@ -1,4 +1,4 @@
-"""A run's text and what becomes of it: tokenizer, examples, and the parameters that fine-tuning starts from."""
+"""A run's data and what becomes of it: tokenizer, examples, and the parameters that fine-tuning starts from."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import dataclasses
 import os
 
 from jaxgpt.config import ModelConfig, RequestError, RunConfig, blamed_on
-from jaxgpt.data.corpus import Corpus, check_same_corpus, load_corpus
-from jaxgpt.data.objectives import OBJECTIVES, Splits
+from jaxgpt.data.objectives import OBJECTIVES, Objective, Splits
+from jaxgpt.data.source import Say
+from jaxgpt.data.sources import Sources
 from jaxgpt.data.tokenizer import Tokenizer, choose_tokenizer, tokenizer_from_json
 from jaxgpt.interop.opening import open_model
 from jaxgpt.model.parameters import Params
@@ -17,39 +18,46 @@ from jaxgpt.runs.manifest import check_vocabulary
 from jaxgpt.runs.saved import Warn
 
 
+def _say_nothing(line: str) -> None:
+    """Leave a line unsaid."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Material:
-    """A run's text and what became of it.
+    """A run's data and what became of it.
 
     Attributes:
         config: The run's config, its vocabulary size filled in from the tokenizer, its paths absolute.
-        corpus: The text and its identity.
-        tokenizer: Its tokenizer.
+        sources: The texts or files of ids, checked, and their identity.
+        tokenizer: Their tokenizer.
         splits: The examples to train on and to validate on.
         start: Parameters to start from (`train.init_from`), or None for fresh ones.
     """
 
     config: RunConfig
-    corpus: Corpus
+    sources: Sources
     tokenizer: Tokenizer
     splits: Splits
     start: Params | None
 
 
-def gather_material(config: RunConfig, existing: RunDirectory | None, warn: Warn) -> Material:
-    """Read the text, make or take over the tokenizer, encode and split.
+def gather_material(
+    config: RunConfig, existing: RunDirectory | None, warn: Warn, say: Say = _say_nothing
+) -> Material:
+    """Open the data, make or take over the tokenizer, check, encode and split.
 
     Args:
         config: What the run asks for.
         existing: The run that is being continued, or None for a new run.
         warn: Called with one message for each damaged checkpoint of `train.init_from`.
+        say: Called with a line each few seconds that a check of large files takes.
 
     Raises:
-        RequestError: text or vocabulary that does not fit; nothing has been written yet.
+        RequestError: data or vocabulary that does not fit; nothing has been written yet.
         WorkError: `train.init_from` has no usable checkpoint.
     """
     objective, named, owner, trained, start = OBJECTIVES[config.model.family], config.data.tokenizer, None, None, None
-    corpus = load_corpus(config.data.path, built_in=objective.built_in)
+    sources = Sources.open(config.data, objective.built_in)
     if config.train.init_from is not None and not _has_begun(existing):
         owner = config.train.init_from
         model, start, trained = _load_source(owner, config.model, warn)
@@ -59,13 +67,24 @@ def gather_material(config: RunConfig, existing: RunDirectory | None, warn: Warn
         config = dataclasses.replace(
             config, model=config.model.replace(vocab_size=existing.manifest.config.model.vocab_size)
         )
-        check_same_corpus(existing.manifest.data, corpus)
         named = None if named == existing.manifest.config.data.tokenizer else named  # its file may be gone by now
-    tokenizer = choose_tokenizer(
-        named, objective.words(corpus.text), roles=objective.roles, trained=trained, owner=owner
-    )
+    tokenizer = _choose(objective, sources, named, trained, owner)
+    sources = sources.checked(tokenizer, objective.roles, say)
+    if existing is not None:
+        sources.check_same(existing.manifest.data)
     config = with_absolute_paths(with_vocabulary(config, tokenizer, owner))
-    return Material(config, corpus, tokenizer, objective.split(config, corpus, tokenizer), start)
+    return Material(config, sources, tokenizer, objective.split(config, sources, tokenizer), start)
+
+
+def _choose(
+    objective: Objective, sources: Sources, named: str | None, trained: Tokenizer | None, owner: str | None
+) -> Tokenizer:
+    """Return the tokenizer: that of the parameters, else that of the data, else the one named."""
+    own = sources.own_tokenizer(objective.roles)
+    if trained is None and owner is None and own is not None:
+        trained, owner = own, next(source.source for source in sources.all if source.tokenizer is not None)
+    text = None if sources.text is None else objective.words(sources.text)
+    return choose_tokenizer(named, text, roles=objective.roles, trained=trained, owner=owner)
 
 
 def with_vocabulary(config: RunConfig, tokenizer: Tokenizer, owner: str | None) -> RunConfig:
@@ -89,9 +108,15 @@ def with_absolute_paths(config: RunConfig) -> RunConfig:
     data, train = config.data, config.train
     return dataclasses.replace(
         config,
-        data=data.replace(path=data.path and os.path.abspath(data.path)),
-        train=train.replace(init_from=train.init_from and os.path.abspath(train.init_from)),
+        data=data.replace(path=_absolute(data.path), validation_path=_absolute(data.validation_path)),
+        train=train.replace(init_from=_absolute(train.init_from)),
     )
+
+
+def _absolute(path: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+    if isinstance(path, tuple):
+        return tuple(os.path.abspath(one) for one in path)
+    return path and os.path.abspath(path)
 
 
 def _has_begun(run: RunDirectory | None) -> bool:

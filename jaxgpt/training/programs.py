@@ -14,10 +14,12 @@ from jax.sharding import Mesh
 from jaxgpt.config import RequestError, RunConfig
 from jaxgpt.data.batches import TrainingBatches, evaluation_batches
 from jaxgpt.data.examples import Examples
+from jaxgpt.data.mixture import Mixture
+from jaxgpt.model.parameters import Params
 from jaxgpt.ops.keys import random_key
 from jaxgpt.sharding.mesh import data_mesh, place, replicated, split_rows
 
-from .evaluate import EvaluationStep, make_evaluation_step
+from .evaluate import Estimate, EvaluationStep, evaluate, make_evaluation_step, weighted
 from .material import Material
 from .optimizer import learning_rate_schedule, make_optimizer
 from .step import TrainState, TrainStep, make_train_step, split_micro_batches
@@ -57,6 +59,13 @@ class Programs:
         """Yield the examples that cover a split, on the devices."""
         for batch in evaluation_batches(examples, batch_size=self.evaluation_rows):
             yield place(batch, split_rows(self.mesh))
+
+    def evaluate_whole(self, params: Params, examples: Examples) -> Estimate:
+        """Return the loss of a split: of a mixture that of each file, and their mean by the weights of training."""
+        if isinstance(examples, Mixture):
+            parts = [self.evaluate_whole(params, part) for part in examples.parts]
+            return weighted(parts, examples.shares, examples.names)
+        return evaluate(self.evaluation_step, params, self.evaluation_batches(examples))
 
     def random_batches(self, examples: Examples) -> Iterator[dict[str, jax.Array]]:
         """Yield the `train.eval_batches` random batches of a split's quick estimate; the same ones each time."""

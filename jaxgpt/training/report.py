@@ -10,6 +10,7 @@ from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.memory import peak_memory
 
 from .console import Console
+from .data_lines import data_lines
 from .loop import Trainer, continue_command
 from .material import Material
 from .samples import first_try
@@ -20,15 +21,12 @@ from .utilization import Utilization
 
 def describe(console: Console, material: Material, mesh: jax.sharding.Mesh) -> None:
     """Print the model, the text and the devices."""
-    config, corpus, splits = material.config, material.corpus, material.splits
+    config = material.config
     micro_batches = config.train.accumulate
     rows = config.train.batch_size // micro_batches // mesh.size
     console.model(config)
-    console.say(f"data: {corpus.source}, {len(corpus.text):,} characters, {config.model.vocab_size:,} token ids")
-    console.say(
-        f"  training on the first {splits.train_size:,} {splits.unit}, validating on the last "
-        f"{splits.validation_size:,}: {splits.validation.describe()}"
-    )
+    for line in data_lines(material):
+        console.say(line)
     console.say(
         f"devices: {mesh.size} x {mesh.devices.flat[0].platform}, {rows} sequences on each; "
         f"micro-batches per step: {micro_batches}"

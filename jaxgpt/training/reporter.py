@@ -98,7 +98,8 @@ class Reporter:
                 "validation_standard_error": whole.standard_error,
                 "validation_estimate": evaluation.validation_estimate.loss,
                 "train_estimate": evaluation.train_estimate.loss,
-            },
+            }
+            | {f"validation_loss/{name}": part.loss for name, part in whole.parts},
         )
         self._history.append(Validation(evaluation.step, whole.loss))
         self._console.evaluated(evaluation, best_of(self._history))

@@ -10,6 +10,7 @@ from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.weights_and_biases import check_wandb
 
 from .console import Console
+from .data_lines import realised_shares
 from .loop import Trainer
 from .material import Material, gather_material
 from .programs import Programs, compile_programs, make_mesh
@@ -50,7 +51,7 @@ def train(
     check_wandb(config.train.wandb_project)
     existing = open_existing(out)
     changes = changed_settings(existing.manifest.config, config) if existing else {}
-    material = gather_material(config, existing, warn)
+    material = gather_material(config, existing, warn, console.say)
     mesh = make_mesh(material.config)
     directory = open_run(material, mesh, existing, out, command)
     with hold(directory) as run:
@@ -98,6 +99,8 @@ def _train_prepared(
     if config.train.end == config.train.steps:
         trainer.reporter.sample(config.train.steps, trainer.state.params)
     footer(console, trainer, programs.compile_seconds)
+    for line in realised_shares(material, int(trainer.state.step)):
+        console.say(line)
     checkpoints(console, run)
     next_commands(console, run.directory, material, trainer.state)
     return trainer.state

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxgpt.data.examples import Batch
+from jaxgpt.data.tokenizer.special import ordinary_ids
 from jaxgpt.generation.fill import fill
 from jaxgpt.generation.generate import generate
 from jaxgpt.model.parameters import Params
@@ -97,6 +98,8 @@ def _written(material: Material, params: Params) -> list[str]:
 def _a_word(material: Material) -> list[str]:
     """A word of the held-out text that leaves room in the context; without words, its first token."""
     ids_N, length = _held_out(material, 8)["token_ids_BT"].ravel(), material.config.model.context_length
+    ordinary = ordinary_ids(material.tokenizer)  # the name of a special token would be read as text
+    ids_N = ids_N[np.isin(ids_N, ordinary)] if np.isin(ids_N, ordinary).any() else ordinary
     words = material.tokenizer.decode(ids_N).split()
     fitting = (word for word in words if len(material.tokenizer.encode(word)) < length)
     return [f"--prompt={next(fitting, material.tokenizer.decode(ids_N[:1]))}"]

@@ -26,10 +26,10 @@ from .material import Material, Warn, with_absolute_paths
 from .programs import run_optimizer
 from .step import NO_BAD_STEP, TrainState, initial_state
 
-# Settings that a checkpoint's numbers depend on in a way that no later step can make good; what the last two name may
-# move, since `gather_material` compares what they hold.
+# Settings that a checkpoint's numbers depend on in a way that no later step can make good; what
+# `_BY_CONTENT` names may move, since `gather_material` compares what they hold.
 _FIXED = ("model.", "data.", "train.seed", "train.batch_size", "train.init_from")
-_BY_CONTENT = ("data.path", "data.tokenizer")
+_BY_CONTENT = ("data.path", "data.validation_path", "data.tokenizer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +105,7 @@ def open_run(
         return dataclasses.replace(existing, manifest=manifest)
     manifest = Manifest(
         config=material.config,
-        data=material.corpus.identity,
+        data=material.sources.identity,
         tokenizer=material.tokenizer.to_json(),
         devices=topology(mesh),
         command=command,

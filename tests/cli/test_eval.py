@@ -11,6 +11,7 @@ from small_models import random_parameters
 
 import jaxgpt
 from jaxgpt.data import CharacterTokenizer, Corpus
+from jaxgpt.data.token_file import write_token_file
 from jaxgpt.data.tokenizer.special import with_roles
 from jaxgpt.runs.directory import RunDirectory
 
@@ -95,6 +96,26 @@ def test_another_text_and_a_stride_may_be_named(measured, trained, model, tokeni
     loss, windows = loss_by_hand(model, tokenizer.encode(other), stride=5)
     assert result["nats_per_token"]["value"] == pytest.approx(loss, rel=1e-6)
     assert (result["windows"], result["stride"], result["trained_share"]) == (windows, 5, None)
+
+
+def test_a_file_of_ids_is_measured_as_its_text_is(measured, refusal, trained, tokenizer, tmp_path):
+    ids = tokenizer.encode(TEXT)
+    write_token_file(tmp_path / "text.tokens", ids, tokenizer, source="a test")
+    ids.astype("<u2").tofile(tmp_path / "text.bin")
+    (tmp_path / "vocab.json").write_text(json.dumps(sorted(set(TEXT))))
+    expected = measured(trained, "--split", "train")
+    stored = measured(trained, "--split", "train", "--data", "text.tokens")
+    raw = measured(trained, "--split", "train", "--data", "text.bin", "--tokenizer", "vocab.json")
+    for result in (stored, raw):
+        same = ("nats_per_token", "bits_per_byte", "bytes", "windows", "left_over")
+        assert [result[name] for name in same] == [expected[name] for name in same]
+        assert result["text"]["tokens"] == len(TEXT)
+        assert result["trained_share"] is None
+    message = refusal("eval", trained, "--data", "text.bin")
+    assert message.startswith("--data text.bin holds uint16 ids without a header and nothing says which tokenizer")
+    write_token_file(tmp_path / "other.tokens", [0, 1], CharacterTokenizer(("x", "y")), source="a test")
+    message = refusal("eval", trained, "--data", "other.tokens")
+    assert "was written with a tokenizer of 2 ids, in which id 0 means 'x', but the model has 9" in message
 
 
 def test_the_lines_say_the_same(command, measured, trained, text_file):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jaxgpt.config import ModelConfig, OptimizerConfig, RequestError, RunConfig, TrainConfig, WorkError
-from jaxgpt.config.run import DataConfig, ExecutionConfig, MeshConfig
+from jaxgpt.config.data import DataConfig
+from jaxgpt.config.run import ExecutionConfig, MeshConfig
 
 
 def types_of(cls, field):
@@ -73,9 +74,9 @@ def test_every_number_has_a_bound_that_holds(cls, field):
 
 @each(FIELDS)
 def test_every_field_refuses_a_value_of_another_type(cls, field):
-    message = refusal(cls, **{field.name: ["a list"]})
+    message = refusal(cls, **{field.name: [["a list"]]})
     assert message.startswith(f"{cls.section}.{field.name}: expected ")
-    assert message.endswith("got ['a list']")
+    assert message.endswith("got [['a list']]")
 
 
 @each(FIELDS)
@@ -123,6 +124,19 @@ def test_the_advice_for_more_heads_than_features_is_itself_valid():
         (lambda: ModelConfig().replace(heds=2), "model has no field 'heds'; did you mean 'heads'?"),
         (lambda: ExecutionConfig(attention="dens"), "did you mean 'dense'?"),
         (lambda: DataConfig(validation_fraction=1), "data.validation_fraction: expected below 1, got 1.0"),
+        (lambda: DataConfig(path=["a", "b"], weights=[1]), "data.weights has 1 numbers for 2 files of data.path"),
+        (lambda: DataConfig(path=["a", "b"], weights=[1, 0]), "data.weights: expected above 0, got 0.0"),
+        (lambda: DataConfig(path=["a", "b"], weights=["1", 2]), "data.weights: expected numbers with commas between"),
+        (lambda: DataConfig(path="a", weights=[1]), "data.weights means nothing with one file"),
+        (lambda: DataConfig(path=[]), "data.path: expected text or several or none, got []"),
+        (
+            lambda: DataConfig(validation_path="b", validation_fraction=0.2),
+            "data.validation_fraction 0.2 means nothing with data.validation_path",
+        ),
+        (
+            lambda: RunConfig(model=ModelConfig(family="encoder"), data=DataConfig(pack_documents=True)),
+            "data.pack_documents means nothing with model.family encoder",
+        ),
     ],
 )
 def test_combinations_that_cannot_work_say_what_to_change(make, words):

@@ -21,7 +21,7 @@ def material(config, manifest=None):
 
 
 def manifest_of(material):
-    return Manifest(config=material.config, data=material.corpus.identity, tokenizer=material.tokenizer.to_json())
+    return Manifest(config=material.config, data=material.sources.identity, tokenizer=material.tokenizer.to_json())
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_continued_run_may_find_its_text_elsewhere(tiny, begun, text_file, tmp
     moved = text_file.rename(tmp_path / "moved.txt")
     wanted = tiny({"data.path": str(moved)})
     assert list(changed_settings(begun.config, wanted)) == ["data.path"]
-    assert material(wanted, begun).corpus == load_corpus(str(moved))
+    assert material(wanted, begun).sources.training == (load_corpus(str(moved)),)
 
 
 def test_fine_tuning_keeps_the_tokenizer_and_refuses_another(tiny, model):

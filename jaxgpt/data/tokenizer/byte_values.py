@@ -52,6 +52,10 @@ class ByteTokenizer:
         """
         return np.ones_like(self.encode(text))
 
+    def id_bytes(self) -> np.ndarray:
+        """Return 1 for each id, int32 [V]."""
+        return np.ones(self.vocab_size, np.int32)
+
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N], with U+FFFD where the bytes are not UTF-8.
 

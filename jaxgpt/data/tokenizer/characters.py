@@ -125,6 +125,10 @@ class CharacterTokenizer:
         self.encode(text)
         return utf8_lengths(text)
 
+    def id_bytes(self) -> np.ndarray:
+        """Return how many UTF-8 bytes each id's character has, int32 [V]."""
+        return utf8_lengths("".join(self.characters))
+
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N].
 

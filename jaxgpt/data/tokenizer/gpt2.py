@@ -174,6 +174,12 @@ or vocab.json with merges.txt
         """
         return symbol_counts(self.tokens)[self.encode(text)]
 
+    def id_bytes(self) -> np.ndarray:
+        """Return how many bytes each id stands for, int32 [V]; `<|endoftext|>` stands for none."""
+        bytes_V = symbol_counts(self.tokens)
+        bytes_V[-1] = 0
+        return bytes_V
+
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N], with U+FFFD where their bytes are not UTF-8.
 

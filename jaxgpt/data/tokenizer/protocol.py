@@ -29,6 +29,10 @@ class Tokenizer(Protocol):
         """Return how many UTF-8 bytes of `text` each of its ids stands for, int32 [N]; their sum is the text's."""
         ...
 
+    def id_bytes(self) -> np.ndarray | None:
+        """Return how many UTF-8 bytes each id stands for, int32 [V], special tokens none; None where that varies."""
+        ...
+
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N]; a special token is shown by its name."""
         ...

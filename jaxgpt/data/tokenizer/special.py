@@ -68,6 +68,11 @@ class ExtendedTokenizer:
         """Return the bytes of the ids of `text` as the base does, int32 [N]."""
         return self.base.byte_counts(text)
 
+    def id_bytes(self) -> np.ndarray | None:
+        """Return the bytes of each id as the base does, and 0 for each role, int32 [V]."""
+        bytes_V = self.base.id_bytes()
+        return None if bytes_V is None else np.pad(bytes_V, (0, len(self.roles)))
+
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N]; what stands between two special tokens is decoded in one piece.
 

@@ -259,6 +259,17 @@ class JsonTokenizer:
         reached_N[-1:] = ends[-1]
         return np.diff(reached_N, prepend=0).astype(np.int32)
 
+    def id_bytes(self) -> np.ndarray | None:
+        """Return how many bytes each id of a byte-level vocabulary stands for, int32 [V]; None for any other.
+
+        A special token stands for none.
+        """
+        loaded = self._loaded
+        if (loaded.decoder or {}).get("type") != "ByteLevel":
+            return None
+        is_text_V = np.array([token not in loaded.special for token in loaded.tokens])
+        return symbol_counts(loaded.tokens) * is_text_V.astype(np.int32)
+
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of `ids` [N] as the document's decoder makes it; special tokens are shown by name.
 
