@@ -178,8 +178,11 @@ def run_configs(draw):
     if model["family"] != "encoder":
         nested["data"]["mask_rate"] = DataConfig().mask_rate
     share = nested["mesh"]["data"] or 1
-    train["batch_size"] = train["accumulate"] * share * draw(st.integers(1, 8))
+    rows = draw(st.integers(1, 8))
+    train["accumulate"] = min(train["accumulate"], (2**31 - 1) // (share * rows))  # devices count in int32
+    train["batch_size"] = train["accumulate"] * share * rows
     make_optimizer_agree(optimizer)
+    train["wandb_project"] = train["wandb_project"] or None
     if train["stop_after"] is not None:
         train["stop_after"] = min(train["stop_after"], train["steps"])
     return from_nested(nested, "drawn")
