@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 from .errors import RequestError, nearest
 
 _INT32 = 2**31 - 1
-_FLOAT32 = (1.2e-38, 3.4e38)  # its normal numbers: beyond them are 0 and infinity
+_FLOAT32 = (1.2e-38, 3.4e38)  # its normal numbers; XLA flushes smaller ones to 0, larger ones are infinite
 
 
 def option(

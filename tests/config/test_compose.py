@@ -193,7 +193,9 @@ def run_configs(draw):
     make_model_agree(model, draw)
     make_data_agree(nested["data"], model["family"])
     share = nested["mesh"]["data"] or 1
-    train["batch_size"] = train["accumulate"] * share * draw(st.integers(1, 8))
+    rows = draw(st.integers(1, 8))
+    train["accumulate"] = min(train["accumulate"], (2**31 - 1) // (share * rows))  # devices count in int32
+    train["batch_size"] = train["accumulate"] * share * rows
     make_optimizer_agree(optimizer)
     train["wandb_project"] = train["wandb_project"] or None
     if train["sample_tokens"] == 0:

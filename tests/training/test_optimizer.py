@@ -24,7 +24,7 @@ def expected_rate(step, peak, final, warmup, steps):
 
 @pytest.mark.parametrize("refused", [{"epsilon": 1e-40}, {"beta1": 1 - 1e-9}, {"beta2": 1 - 1e-9}], ids=str)
 def test_what_float32_cannot_hold_is_refused_since_adams_first_update_would_break(refused):
-    with pytest.raises(RequestError, match=r"in float32, which training computes in"):
+    with pytest.raises(RequestError, match=r"in float32"):
         OptimizerConfig(**refused)
     names = {"epsilon": "eps", "beta1": "b1", "beta2": "b2"}
     adam = optax.scale_by_adam(**{names[name]: value for name, value in refused.items()})
