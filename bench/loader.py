@@ -13,17 +13,15 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from step import percentiles, prepare
 
 from jaxgpt.benchmark.machine import environment
 from jaxgpt.config import load_preset
 from jaxgpt.data.batches import TrainingBatches
 from jaxgpt.data.examples import Windows
-from jaxgpt.model.parameters import init
-from jaxgpt.ops.keys import random_key
 from jaxgpt.sharding.cpu import cores
-from jaxgpt.sharding.mesh import data_mesh, largest_divisor, place, replicated, split_rows
-from jaxgpt.training.optimizer import learning_rate_schedule, make_optimizer
-from jaxgpt.training.step import initial_state, make_train_step, split_micro_batches
+from jaxgpt.sharding.mesh import largest_divisor, place
+from jaxgpt.training.step import split_micro_batches
 
 
 def stretch(step, state, fetch, steps):
@@ -52,21 +50,15 @@ def main() -> None:
     options = parser.parse_args()
 
     run = load_preset(options.preset)
-    model, rows = run.model.replace(vocab_size=options.vocab_size), run.train.batch_size
+    rows = run.train.batch_size
     jax.config.update("jax_num_cpu_devices", largest_divisor(rows // run.train.accumulate, cores()))
-    mesh = data_mesh(rows // run.train.accumulate)
+    step, state, held = prepare(options.preset, 0, vocab_size=options.vocab_size)
     ids_N = np.random.default_rng(0).integers(0, options.vocab_size, options.tokens, np.int32)
-    batches = TrainingBatches(Windows(ids_N, context_length=model.context_length), batch_size=rows, seed=0)
+    batches = TrainingBatches(Windows(ids_N, context_length=run.model.context_length), batch_size=rows, seed=0)
 
     def placed(batch):
-        return place(split_micro_batches(batch, run.train.accumulate), split_rows(mesh, axis=1))
+        return place(split_micro_batches(batch, run.train.accumulate), held["token_ids_BT"].sharding)
 
-    held = placed(batches.batch_at(0))
-    optimizer = make_optimizer(run.optimizer, model, run.train.steps)
-    state = place(initial_state(init(model, key=random_key(0)), optimizer), replicated(mesh))
-    rate = learning_rate_schedule(run.optimizer, run.train.steps)
-    step = make_train_step(model, run.execution, optimizer, learning_rate=rate, key=random_key(0))
-    step = jax.jit(step, donate_argnums=0, out_shardings=replicated(mesh)).lower(state, held).compile()
     milliseconds = {"held": [], "loaded": []}
     with batches.stream(0) as stream:
         ways = {"held": lambda: held, "loaded": lambda: placed(next(stream))}
@@ -80,12 +72,7 @@ def main() -> None:
     record = {
         "command": f"python bench/loader.py --preset {options.preset} --vocab-size {options.vocab_size} "
         f"--rounds {options.rounds} --steps {options.steps}",
-        "milliseconds_per_step": {
-            name: dict(
-                zip(("p10", "median", "p90"), np.percentile(times, (10, 50, 90)).round(2).tolist(), strict=True)
-            )
-            for name, times in milliseconds.items()
-        },
+        "milliseconds_per_step": percentiles(milliseconds),
         "cost_of_loading": {
             "of the medians": float(np.median(milliseconds["loaded"]) / np.median(milliseconds["held"]) - 1),
             "median of the rounds": float(np.median(ratios) - 1),

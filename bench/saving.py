@@ -14,20 +14,16 @@ import time
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from step import percentiles, prepare
 
 from jaxgpt.benchmark.machine import environment
 from jaxgpt.config import load_preset
-from jaxgpt.data.batches import TrainingBatches
-from jaxgpt.data.examples import Windows
-from jaxgpt.model.parameters import init
-from jaxgpt.ops.keys import random_key
 from jaxgpt.runs.checkpoints import CheckpointStore
 from jaxgpt.sharding.cpu import cores
-from jaxgpt.sharding.mesh import data_mesh, largest_divisor, place, replicated, split_rows
-from jaxgpt.training.optimizer import learning_rate_schedule, make_optimizer
+from jaxgpt.sharding.mesh import largest_divisor
 from jaxgpt.training.setup import saved_items
-from jaxgpt.training.step import initial_state, make_train_step, split_micro_batches
 
 
 def stretch(step, state, batch, steps, store):
@@ -65,28 +61,14 @@ def main() -> None:
     parser.add_argument("--record", type=Path, required=True)
     options = parser.parse_args()
 
-    run = load_preset(options.preset)
-    model, rows = run.model.replace(vocab_size=options.vocab_size), run.train.batch_size
-    jax.config.update("jax_num_cpu_devices", largest_divisor(rows // run.train.accumulate, cores()))
-    mesh = data_mesh(rows // run.train.accumulate)
-    ids_N = np.random.default_rng(0).integers(0, options.vocab_size, 100_000, np.int32)
-    batches = TrainingBatches(Windows(ids_N, context_length=model.context_length), batch_size=rows, seed=0)
-    batch = place(split_micro_batches(batches.batch_at(0), run.train.accumulate), split_rows(mesh, axis=1))
-
-    optimizer = make_optimizer(run.optimizer, model, run.train.steps)
-    rate = learning_rate_schedule(run.optimizer, run.train.steps)
-    step = make_train_step(model, run.execution, optimizer, learning_rate=rate, key=random_key(0))
-    states = {
-        name: place(initial_state(init(model, key=random_key(0)), optimizer), replicated(mesh))
-        for name in ("without", "saving")
-    }
-    with jax.set_mesh(mesh):
-        lowered = jax.jit(step, donate_argnums=0, out_shardings=replicated(mesh)).lower(states["saving"], batch)
-    step = lowered.compile()
+    train = load_preset(options.preset).train
+    jax.config.update("jax_num_cpu_devices", largest_divisor(train.batch_size // train.accumulate, cores()))
+    step, state, batch = prepare(options.preset, 0, vocab_size=options.vocab_size)
+    states = {"without": jax.tree.map(jnp.copy, state), "saving": state}
     milliseconds, holding = {name: [] for name in states}, []
     with (
         tempfile.TemporaryDirectory() as folder,
-        CheckpointStore(Path(folder) / "checkpoints", keep=run.train.keep_checkpoints) as store,
+        CheckpointStore(Path(folder) / "checkpoints", keep=train.keep_checkpoints) as store,
     ):
         for round_number in range(options.rounds + 1):
             for name in states:
@@ -100,14 +82,11 @@ def main() -> None:
 
     ratios = np.array(milliseconds["saving"]) / np.array(milliseconds["without"])
 
-    def spread(times):
-        return dict(zip(("p10", "median", "p90"), np.percentile(times, (10, 50, 90)).round(2).tolist(), strict=True))
-
     record = {
         "command": f"python bench/saving.py --preset {options.preset} --vocab-size {options.vocab_size} "
         f"--rounds {options.rounds} --steps {options.steps}",
-        "milliseconds_per_step": {name: spread(times) for name, times in milliseconds.items()},
-        "milliseconds_the_loop_is_held_by_a_save": spread(holding),
+        "milliseconds_per_step": percentiles(milliseconds),
+        "milliseconds_the_loop_is_held_by_a_save": percentiles({"save": holding})["save"],
         "cost_of_saving": {
             "of the medians": float(np.median(milliseconds["saving"]) / np.median(milliseconds["without"]) - 1),
             "median of the rounds": float(np.median(ratios) - 1),
