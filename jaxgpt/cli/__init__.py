@@ -15,13 +15,13 @@ COMMANDS = {
     "train": "train a GPT, or continue a run",
     "generate": "continue a prompt with a trained model",
     "eval": "measure a trained model on a text",
+    "inspect": "list what a run holds, and what differs between two",
     "plot": "draw the loss curves of runs into a picture",
     "params": "count a model's parameters bucket by bucket",
     "import": "turn a Hugging Face folder or a llama2.c file into a run directory",
     "export": "write a model as a folder that Hugging Face transformers opens",
     "data": "learn a tokenizer from a text, or encode texts into a token file",
     "bench": "measure speed: of attention compiled and eager, of generation",
-    "inspect": "list what a run holds, and what differs between two",
     "lesson": "the course's worked example and exercises, computed by the real modules",
 }
 

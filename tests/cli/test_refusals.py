@@ -11,8 +11,8 @@ from jaxgpt.config import RequestError
     [
         (
             ["trian"],
-            "unknown command 'trian'; did you mean 'train'? (commands: train, generate, eval, params, import, "
-            "export, data, bench, lesson)",
+            "unknown command 'trian'; did you mean 'train'? (commands: train, generate, eval, inspect, plot, "
+            "params, import, export, data, bench, lesson)",
         ),
         (["--jobs"], "unknown command '--jobs' (commands: "),
         (

@@ -29,6 +29,7 @@ from jaxgpt.runs.metrics import read_metrics
 from jaxgpt.training import loop, samples
 from jaxgpt.training.evaluate import Estimate
 from jaxgpt.training.material import gather_material
+from jaxgpt.training.programs import Programs
 from jaxgpt.training.run import train
 from jaxgpt.training.stop import StoppedError
 
@@ -212,8 +213,8 @@ def test_steps_that_are_not_finite_are_skipped_on_request_also_across_a_resume(t
 
 
 def test_the_best_by_validation_is_a_checkpoint_also_after_a_resume(tiny, run, monkeypatch, capsys):
-    losses = iter(np.repeat([3.0, 1.0, 2.5, 2.0, 1.5, 4.0], 3))
-    monkeypatch.setattr(loop, "evaluate", lambda *_: Estimate(float(next(losses)), 0.1, 100))
+    losses = iter([3.0, 1.0, 2.5, 2.0, 1.5, 4.0])
+    monkeypatch.setattr(Programs, "evaluate_whole", lambda *_: Estimate(next(losses), 0.1, 100))
     settings = {"train.eval_every": 1, "train.save_every": 100, "train.keep_checkpoints": 2}
     on_disk = []
     for stop in (1, 2, 4, None):
