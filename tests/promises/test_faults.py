@@ -170,7 +170,7 @@ def read_only(path):
 def test_a_folder_that_may_not_be_written_is_refused_before_training(workshop, paused):
     with read_only(paused):
         message = refused(workshop.start("paused", prelude=WITHOUT_OVERRIDE), 2)
-    assert f"cannot lock {paused}: Permission denied; make the folder writable" in message
+    assert f"cannot write to {paused}: Permission denied; make the folder writable" in message
     with read_only(workshop.folder / "runs"):
         message = refused(workshop.start("new", prelude=WITHOUT_OVERRIDE), 2)
     assert f"cannot make a run directory at {workshop.run_path('new')}: Permission denied" in message

@@ -22,6 +22,7 @@ from jaxgpt.runs.checkpoints import CheckpointStore
 folder = Path(sys.argv[1])
 with CheckpointStore(folder, keep=2) as store:
     like = {"params": {"w": np.zeros(300_000, np.float32), "b": np.int32(0)}}
+    store.remove_unfinished(print)
     first = 1 if not store.steps() else store.restore(like, warn=lambda m: print(m, flush=True)).step + 1
     for step in range(first, 10**6):
         tree = {"w": np.random.default_rng(step).normal(size=300_000).astype(np.float32), "b": np.int32(step)}
@@ -70,6 +71,8 @@ def newest(folder, *, writable):
     template = {"params": {"w": jax.ShapeDtypeStruct((300_000,), "float32"), "b": np.int32(0)}}
     warnings = []
     with CheckpointStore(folder, writable=writable) as store:
+        if writable:
+            store.remove_unfinished(warnings.append)
         return store.restore(template, warn=warnings.append), warnings
 
 

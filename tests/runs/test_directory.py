@@ -158,7 +158,7 @@ def test_a_lock_is_free_again_after_its_block(run):
 def test_a_lock_that_cannot_be_made_is_one_message(run):
     (run.path / "lock").unlink()
     (run.path / "lock").mkdir()
-    with pytest.raises(RequestError, match=r"cannot lock .*: Is a directory"), run.lock():
+    with pytest.raises(RequestError, match=r"cannot write to .*: Is a directory"), run.lock():
         pass
 
 
