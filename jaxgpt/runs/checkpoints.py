@@ -84,7 +84,7 @@ class CheckpointStore:
         options = manager_options(keep=keep, writable=writable, losses=self.losses)
         self._manager = ocp.CheckpointManager(self._directory, options=options, handler_registry=handler_registry())
         self._closing.callback(self._manager.close)
-        self._folder = HeldFolder.of(self._directory) if writable else None
+        self._folder = HeldFolder(self._directory) if writable else None
         self._writer = self._closing.enter_context(ThreadPoolExecutor(1, thread_name_prefix="checkpoint"))
         self._saving: Future[None] | None = None
 

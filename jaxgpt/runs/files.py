@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import tempfile
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -53,32 +53,32 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-@dataclasses.dataclass(frozen=True)
 class HeldFolder:
     """A folder that is written to for long, told from another that has taken its place meanwhile.
 
+    It is kept open, or the other one might be given its number.
+
+    Raises:
+        OSError: there is no folder at `path`.
+
     Example:
-        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     held = HeldFolder.of(Path(folder))
+        ...     held = HeldFolder(Path(folder))
         ...     held.is_there()
         True
         >>> held.is_there()
         False
     """
 
-    path: Path
-    identity: tuple[int, int]
-
-    @classmethod
-    def of(cls, path: Path) -> HeldFolder:
-        """Return the folder that lies at `path` now; OSError where there is none."""
-        return cls(path, _identity(path))
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        weakref.finalize(self, os.close, self._descriptor)
 
     def is_there(self) -> bool:
         """Return whether the same folder still lies at its path."""
         try:
-            return _identity(self.path) == self.identity
+            return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
         except OSError:
             return False
 
@@ -90,14 +90,9 @@ class HeldFolder:
         """
         if not self.is_there():
             raise WorkError(
-                f"{self.path} is gone, removed or moved while the run was writing to it; nothing was written in its "
+                f"{self._path} is gone, removed or moved while the run was writing to it; nothing was written in its "
                 "place: continue the run where it lies now, or start it again"
             )
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
 
 
 def remove_leftovers(folder: Path, names: Iterable[str]) -> None:

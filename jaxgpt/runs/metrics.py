@@ -48,7 +48,7 @@ class MetricsLog:
     """
 
     def __init__(self, run: RunDirectory) -> None:
-        self._folder = HeldFolder.of(run.path)
+        self._folder = HeldFolder(run.path)
         self._path, self._samples_path = run.metrics_path, run.samples_path
         self._tensorboard_path = run.tensorboard_path
         self._files: dict[Path, TextIO] = {}
