@@ -22,6 +22,7 @@ SHORT = SETTINGS | {
     "train.keep_checkpoints": 2,
 }
 SAVES = SHORT["train.save_every"]
+BEST = SHORT["train.eval_every"]  # the first evaluation's step, saved as the best so far
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +89,12 @@ def test_a_disk_that_fills_up_costs_no_more_than_the_steps_since_a_checkpoint(
 ):
     names = dict(zip(("module", "owner", "method"), patched.split(), strict=True))
     run = names["method"]
-    prelude = FULL_FROM.format(**names, step=step, limit=limit, run=run, saved=SAVES)
+    prelude = FULL_FROM.format(**names, step=step, limit=limit, run=run, saved=BEST)
     message = refused(workshop.start(run, prelude=prelude, silent=True), 1)
     assert words in message
     assert "File too large" in message
     assert "free space" in message
-    assert committed(workshop.run_path(run)) == SAVES
+    assert committed(workshop.run_path(run)) == BEST
     assert continued(workshop, run, whole) == ""
 
 
