@@ -17,8 +17,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from jaxgpt.runs import metrics
+from repeatable import repeatable_metrics
+
 from jaxgpt.runs.checkpoints import RECORD, CheckpointStore, saved_steps
+from jaxgpt.runs.metrics import read_metrics
 
 # Dropout, micro-batches, many evaluations and saves, and an epoch that ends inside the run.
 SETTINGS = {
@@ -153,12 +155,8 @@ class Traces:
             step = store.steps()[-1]
             store.verify(step)
         record = json.loads((run / "checkpoints" / str(step) / RECORD / "metadata").read_text())
-        lines = [
-            {name: value for name, value in line.items() if name not in metrics.MEASURED}
-            for line in metrics.read_metrics(run / "metrics.jsonl")
-        ]
         names = [path.name for folder in (run, run / "checkpoints") for path in folder.iterdir()]
-        return cls(record["items"], lines, sorted(names))
+        return cls(record["items"], repeatable_metrics(run), sorted(names))
 
     def check_same(self, other: Traces, *, besides: Iterable[str] = ()) -> None:
         """Assert that another run left the same, and nothing besides but what is named."""
@@ -183,7 +181,7 @@ def phase(run: Path, eval_every: int) -> str:
 
 def logged(run: Path) -> list[dict]:
     """Return the lines logged so far; none where there is no file yet."""
-    return metrics.read_metrics(run / "metrics.jsonl") if (run / "metrics.jsonl").exists() else []
+    return read_metrics(run / "metrics.jsonl") if (run / "metrics.jsonl").exists() else []
 
 
 def unfinished_saves(run: Path) -> list[str]:

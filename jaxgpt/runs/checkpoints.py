@@ -12,18 +12,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
 from jaxgpt.config import RequestError, WorkError
 
 from .access import obstacle
-from .files import check_still_there
+from .files import HeldFolder
+from .host_copies import on_host, placed
 from .orbax_handlers import handler_registry
-from .orbax_options import best_of, manager_options
+from .orbax_options import manager_options
 from .quiet import quiet_orbax
-from .record import DamagedError, check_arrays, check_record, make_record, recorded_signatures
+from .record import DamagedError, best_of, check_arrays, check_record, make_record, recorded_signatures
 from .trees import differences, named_leaves, nested, signatures
 
 PyTree = Any
@@ -77,13 +77,14 @@ class CheckpointStore:
         before_commit: Callable[[], Any] = lambda: None,
     ) -> None:
         self._directory = directory.absolute()  # Orbax refuses relative paths
-        self._writable, self._before_commit = writable, before_commit
+        self._keep, self._writable, self._before_commit = keep, writable, before_commit
         self._known_losses: dict[int, float] | None = None
         self._closing = contextlib.ExitStack()
         self._closing.enter_context(quiet_orbax())
         options = manager_options(keep=keep, writable=writable, losses=self.losses)
         self._manager = ocp.CheckpointManager(self._directory, options=options, handler_registry=handler_registry())
         self._closing.callback(self._manager.close)
+        self._folder = HeldFolder(self._directory) if writable else None
         self._writer = self._closing.enter_context(ThreadPoolExecutor(1, thread_name_prefix="checkpoint"))
         self._saving: Future[None] | None = None
 
@@ -103,13 +104,13 @@ class CheckpointStore:
                 not be written.
         """
         self.wait()
-        check_still_there(self._directory)
+        self._folder.check()
         if step in self.steps():
             raise WorkError(
                 f"checkpoint {step} is already in {self._directory}, and none is overwritten; continue the run "
                 "from it, or save into another folder"
             )
-        host = {name: _on_host(tree) for name, tree in items.items()}
+        host = {name: on_host(tree) for name, tree in items.items()}
         losses = self.losses()
         if loss is not None and math.isfinite(loss):
             losses[step] = loss
@@ -158,8 +159,7 @@ class CheckpointStore:
         Args:
             templates: `{item: pytree}` of arrays or `jax.ShapeDtypeStruct`; only these items are read. A NumPy
                 template gives a NumPy array back, any other a JAX array with the template's sharding.
-            warn: called with one message for each checkpoint that is skipped, or write that was never
-                finished.
+            warn: called with one message for each checkpoint that is skipped.
             choice: "last", the newest; "best", the one of the lowest validation loss; or a step. Where the best
                 is damaged, the next best takes its place; a step is used or refused.
 
@@ -169,8 +169,6 @@ class CheckpointStore:
             WorkError: there is no checkpoint, none passes its check, or this process may not read one.
         """
         self.wait()
-        if self._writable:
-            self._remove_unfinished(warn)
         steps, damages = self._candidates(choice)
         for step in steps:
             try:
@@ -179,11 +177,22 @@ class CheckpointStore:
                 damages[step] = str(damage)
             else:
                 self._skip(damages, warn)
+                self._delete_surplus()
                 return restored
         raise WorkError(
             f"no usable checkpoint in {self._directory}: {_in_words(damages) or 'nothing was saved there yet'}; "
             f"{_advice(choice)}, or put a good copy back"
         )
+
+    def remove_unfinished(self, warn: Callable[[str], Any]) -> None:
+        """Delete what killed processes left of saves that were never finished, and so never were checkpoints.
+
+        Args:
+            warn: called with one message for each.
+        """
+        for folder in sorted(self._directory.glob(f"*{_UNFINISHED}*")):
+            shutil.rmtree(folder)
+            warn(f"checkpoint {folder.name.split('.')[0]} was never finished; its leftover was removed")
 
     def verify(self, step: int) -> None:
         """Read every array of a checkpoint and compare it with its hash.
@@ -219,7 +228,11 @@ class CheckpointStore:
             arguments[RECORD] = ocp.args.JsonSave(make_record(step, host, loss))
             self._before_commit()
             self._manager.save(step, args=ocp.args.Composite(**arguments), force=True)
+            self._folder.check()  # Orbax makes what is missing
         except Exception as error:
+            if not self._folder.is_there():
+                self._remove_made_anew(step)
+                self._folder.check()
             # Its leftover would keep a full disk full.
             shutil.rmtree(self._directory / f"{step}{_UNFINISHED}", ignore_errors=True)
             self._manager.reload()
@@ -227,6 +240,14 @@ class CheckpointStore:
                 f"checkpoint {step} was not written to {self._directory}: {_one_line(error)}; "
                 "earlier checkpoints are untouched: free space or fix the folder, then continue the run"
             ) from error
+
+    def _remove_made_anew(self, step: int) -> None:
+        """Delete what a save has written to where the folder was, and no more."""
+        for name in (f"{step}{_UNFINISHED}", str(step)):
+            shutil.rmtree(self._directory / name, ignore_errors=True)
+        with contextlib.suppress(OSError):  # not empty, or not there
+            self._directory.rmdir()
+            self._directory.parent.rmdir()
 
     def _candidates(self, choice: Choice) -> tuple[Iterable[int], dict[int, str]]:
         """Return the steps to try, in order, and {step: reason} of those that damage has ruled out already."""
@@ -266,7 +287,7 @@ class CheckpointStore:
         self._check_structure(step, record, templates)
         arrays = self._read_arrays(step, record, templates)
         check_arrays(record, arrays)
-        items = {name: _placed(arrays[name], template) for name, template in templates.items()}
+        items = {name: placed(arrays[name], template) for name, template in templates.items()}
         return Restored(step, items)
 
     def _read_record(self, step: int) -> dict[str, Any]:
@@ -334,11 +355,15 @@ class CheckpointStore:
         self._known_losses = None
         return target
 
-    def _remove_unfinished(self, warn: Callable[[str], Any]) -> None:
-        """Delete the temporary folders of writers that were killed; they were never checkpoints."""
-        for folder in sorted(self._directory.glob(f"*{_UNFINISHED}*")):
-            shutil.rmtree(folder)
-            warn(f"checkpoint {folder.name.split('.')[0]} was never finished; its leftover was removed")
+    def _delete_surplus(self) -> None:
+        """Delete what a killed process had yet to delete, or had deleted half."""
+        if self._writable and self._keep is not None:
+            steps = self.steps()
+            surplus = set(steps[: -self._keep]) - {self.best()}
+            for step in surplus:
+                shutil.rmtree(self._directory / str(step))
+            if surplus:
+                self._manager.reload()
 
 
 def saved_steps(directory: Path) -> list[int]:
@@ -359,35 +384,6 @@ def _listed(steps: Iterable[int]) -> str:
 
 def _advice(choice: Choice) -> str:
     return "start the run again in a new folder" if choice == "last" else "take another checkpoint"
-
-
-def _on_host(tree: PyTree) -> dict[str, np.ndarray]:
-    """Return `{path: NumPy array}` that nobody else changes; one transfer serves both the hashes and the file."""
-    leaves = named_leaves(tree)
-    host = {path: np.asarray(array) for path, array in jax.device_get(leaves).items()}
-    return {path: host[path] if _is_copied(leaf) else host[path].copy() for path, leaf in leaves.items()}
-
-
-def _is_copied(leaf: Any) -> bool:
-    """Return whether the host's array is a copy: from a CPU device it is the buffer that the next step is given."""
-    return isinstance(leaf, jax.Array) and next(iter(leaf.devices())).platform != "cpu"
-
-
-def _placed(arrays: Mapping[str, np.ndarray], template: PyTree) -> PyTree:
-    """Return host arrays in the template's structure, each of its leaf's kind and sharding."""
-    leaves = [_placed_leaf(path, arrays[path], leaf) for path, leaf in named_leaves(template).items()]
-    return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(template), leaves)
-
-
-def _placed_leaf(path: str, array: np.ndarray, template: Any) -> Any:
-    if isinstance(template, np.ndarray | np.generic):
-        return array
-    # An uncommitted template stays uncommitted: jit would otherwise compile once more after a resume.
-    committed = getattr(template, "committed", True)
-    placed = jax.device_put(array, template.sharding if committed else None)
-    if placed.dtype != array.dtype:  # JAX narrows 64-bit numbers without a word
-        raise RequestError(f"{path} is {array.dtype}; give a NumPy template, or set JAX_ENABLE_X64=1")
-    return placed
 
 
 def _one_line(error: Exception) -> str:

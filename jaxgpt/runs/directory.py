@@ -13,9 +13,12 @@ from typing import Self, TextIO
 
 from jaxgpt.config import RequestError, some
 
+from .files import check_writable, is_leftover, remove_leftovers
 from .manifest import FILE_NAME, Manifest
 
 _LOCK_NAME = "lock"
+_METRICS_NAME, _SAMPLES_NAME = "metrics.jsonl", "samples.jsonl"
+_REPLACED = (FILE_NAME, _METRICS_NAME, _SAMPLES_NAME, "wandb-id.txt")  # written by way of a temporary file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +47,12 @@ class RunDirectory:
     @property
     def metrics_path(self) -> Path:
         """The file of metrics, one JSON object per line."""
-        return self.path / "metrics.jsonl"
+        return self.path / _METRICS_NAME
 
     @property
     def samples_path(self) -> Path:
         """The file of what the model wrote on the way, one JSON object per line."""
-        return self.path / "samples.jsonl"
+        return self.path / _SAMPLES_NAME
 
     @property
     def tensorboard_path(self) -> Path:
@@ -102,15 +105,19 @@ class RunDirectory:
         """Hold the run for this process; for as long as one trains into it, a second is refused.
 
         The kernel drops the lock when the process ends, however it ends, so the file that a killed process
-        leaves behind blocks nobody. The number in the file only serves the message.
+        leaves behind blocks nobody. The number in the file only serves the message. What it left half written
+        beside is removed.
 
         Raises:
             RequestError: another process holds it (with that process's id), or the folder cannot be written.
         """
         with contextlib.ExitStack() as held:
             try:
+                for folder in filter(Path.is_dir, (self.path, self.checkpoints_path)):
+                    check_writable(folder)
                 file = held.enter_context((self.path / _LOCK_NAME).open("a+", encoding="utf-8"))
                 _take(file)
+                remove_leftovers(self.path, _REPLACED)
             except BlockingIOError:
                 file.seek(0)
                 raise RequestError(
@@ -119,7 +126,7 @@ class RunDirectory:
                 ) from None
             except OSError as error:
                 raise RequestError(
-                    f"cannot lock {self.path}: {error.strerror}; make the folder writable, or name another"
+                    f"cannot write to {self.path}: {error.strerror}; make the folder writable, or name another"
                 ) from None
             yield
 
@@ -159,7 +166,8 @@ def _take(file: TextIO) -> None:
 
 
 def _refuse_contents(path: Path) -> None:
-    """Refuse a folder that holds anything but a lock."""
-    held = sorted(entry.name for entry in path.iterdir() if entry.name != _LOCK_NAME)
+    """Refuse a folder that holds anything but what a process leaves that is killed before it has made a run."""
+    names = [entry.name for entry in path.iterdir()]
+    held = sorted(name for name in names if name != _LOCK_NAME and not is_leftover(name, _REPLACED))
     if held:
         raise RequestError(f"{path} holds something else ({some(held)}); name a folder that is new or empty")

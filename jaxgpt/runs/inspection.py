@@ -14,7 +14,7 @@ from jaxgpt.data.tokenizer import tokenizer_from_json
 
 from .directory import RunDirectory
 from .metrics import read_metrics
-from .record import DamagedError, check_record
+from .record import DamagedError, best_of, check_record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +75,8 @@ class Inspection:
     @property
     def best(self) -> int | None:
         """Return the step of the lowest validation loss among the checkpoints."""
-        measured = [facts for facts in self.checkpoints if facts.validation_loss is not None]
-        best = min(measured, key=lambda facts: (facts.validation_loss, facts.step), default=None)
-        return None if best is None else best.step
+        losses = {facts.step: facts.validation_loss for facts in self.checkpoints}
+        return best_of({step: loss for step, loss in losses.items() if loss is not None})
 
     def last_logged(self, name: str) -> tuple[int, float] | None:
         """Return (step, value) of the last line that has a number of that name."""

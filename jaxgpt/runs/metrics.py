@@ -12,7 +12,7 @@ from typing import Any, Self, TextIO
 from jaxgpt.config import RequestError, WorkError
 
 from .directory import RunDirectory
-from .files import check_still_there, sync, write_atomically
+from .files import HeldFolder, sync, write_atomically
 from .tensorboard import EventFile
 
 # Fields that a clock gave: they differ between two runs whose numbers are bit for bit the same.
@@ -48,6 +48,7 @@ class MetricsLog:
     """
 
     def __init__(self, run: RunDirectory) -> None:
+        self._folder = HeldFolder(run.path)
         self._path, self._samples_path = run.metrics_path, run.samples_path
         self._tensorboard_path = run.tensorboard_path
         self._files: dict[Path, TextIO] = {}
@@ -61,7 +62,7 @@ class MetricsLog:
             WorkError: a file cannot be written, as on a full disk, or the run directory is gone.
         """
         values = {name: float(value) for name, value in numbers.items()}
-        check_still_there(self._path.parent)
+        self._folder.check()
         with self._writing():
             self._append(self._path, {"step": step} | _as_json(values))
             self._opened_events().write(step, {name: value for name, value in values.items() if math.isfinite(value)})
@@ -72,7 +73,7 @@ class MetricsLog:
         Raises:
             WorkError: a file cannot be written, as on a full disk.
         """
-        check_still_there(self._path.parent)
+        self._folder.check()
         with self._writing():
             self._append(self._samples_path, {"step": step, "text": text})
             self._opened_events().write_text(step, "sample", text)

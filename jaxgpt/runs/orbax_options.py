@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import orbax.checkpoint as ocp
@@ -17,17 +17,7 @@ from orbax.checkpoint.checkpoint_managers import (
 from orbax.checkpoint.path import atomicity
 
 from .files import sync
-
-Losses = Mapping[int, float]  # step -> validation loss
-
-
-def best_of(losses: Losses) -> int | None:
-    """Return the step of the lowest loss, the earliest of equal ones; None where there is none.
-
-    >>> best_of({3: 2.5, 6: 2.0, 9: 2.0}), best_of({})
-    (6, None)
-    """
-    return min(losses, key=lambda step: (losses[step], step), default=None)
+from .record import Losses, best_of
 
 
 def manager_options(

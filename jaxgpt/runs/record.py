@@ -12,6 +12,7 @@ import numpy as np
 from .trees import Signature, content_hashes, signature
 
 Arrays = Mapping[str, Mapping[str, np.ndarray]]  # item -> path -> array
+Losses = Mapping[int, float]  # step -> validation loss
 
 
 class DamagedError(Exception):
@@ -52,6 +53,15 @@ def check_arrays(record: Mapping[str, Any], items: Arrays) -> None:
         for path, entry in entries.items():
             if hashes.get(path) != entry["sha256"]:
                 raise DamagedError(f"{item}/{path} differs from what was written")
+
+
+def best_of(losses: Losses) -> int | None:
+    """Return the step of the lowest loss, the earliest of equal ones; None where there is none.
+
+    >>> best_of({3: 2.5, 6: 2.0, 9: 2.0}), best_of({})
+    (6, None)
+    """
+    return min(losses, key=lambda step: (losses[step], step), default=None)
 
 
 def _entries(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:

@@ -132,6 +132,7 @@ def starting_state(material: Material, mesh: Mesh, store: CheckpointStore, warn:
     config, optimizer = material.config, run_optimizer(material.config)
     params = material.start or init(config.model, key=random_key(config.train.seed))
     state = place(initial_state(params, optimizer), replicated(mesh))
+    store.remove_unfinished(warn)
     if not store.steps():
         return state
     restored = store.restore(saved_items(state), warn=warn)

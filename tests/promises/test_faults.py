@@ -15,8 +15,14 @@ from whole_runs import SETTINGS, Traces, Workshop, committed, logged
 
 pytestmark = pytest.mark.ci  # two dozen processes that import JAX
 
-SHORT = SETTINGS | {"train.steps": 24, "train.eval_batches": 4, "optimizer.warmup_steps": 5}
+SHORT = SETTINGS | {
+    "train.steps": 24,
+    "train.eval_batches": 4,
+    "optimizer.warmup_steps": 5,
+    "train.keep_checkpoints": 2,
+}
 SAVES = SHORT["train.save_every"]
+BEST = SHORT["train.eval_every"]  # the first evaluation's step, saved as the best so far
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +89,12 @@ def test_a_disk_that_fills_up_costs_no_more_than_the_steps_since_a_checkpoint(
 ):
     names = dict(zip(("module", "owner", "method"), patched.split(), strict=True))
     run = names["method"]
-    prelude = FULL_FROM.format(**names, step=step, limit=limit, run=run, saved=SAVES)
+    prelude = FULL_FROM.format(**names, step=step, limit=limit, run=run, saved=BEST)
     message = refused(workshop.start(run, prelude=prelude, silent=True), 1)
     assert words in message
     assert "File too large" in message
     assert "free space" in message
-    assert committed(workshop.run_path(run)) == SAVES
+    assert committed(workshop.run_path(run)) == BEST
     assert continued(workshop, run, whole) == ""
 
 
@@ -115,6 +121,44 @@ def test_damage_to_a_checkpoint_and_a_torn_log_are_mended_by_the_checkpoint_befo
     warning = continued(workshop, run.name, whole, besides=["damaged"])
     assert warning.startswith(f"jaxgpt: warning: checkpoint {2 * SAVES} is damaged and was skipped: ")
     assert (run / "damaged" / str(2 * SAVES)).is_dir()
+
+
+# Dies where a checkpoint is complete and does not count yet.
+KILLED_IN_A_SAVE = """
+import os, signal
+from jaxgpt.runs import orbax_options
+def die(_): os.kill(os.getpid(), signal.SIGKILL)
+orbax_options._SyncedPath.finalize = die
+"""
+
+# Dies after the first file of the first checkpoint that is to go.
+KILLED_IN_A_DELETION = """
+import os, pathlib, shutil, signal
+def rmtree(path, *arguments, _real=shutil.rmtree, **options):
+    if pathlib.Path(path).parent.name == "checkpoints" and pathlib.Path(path).name.isdecimal():
+        os.unlink(next(found for found in sorted(pathlib.Path(path).rglob("*")) if found.is_file()))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return _real(path, *arguments, **options)
+shutil.rmtree = rmtree
+"""
+
+
+@pytest.mark.parametrize(
+    ("prelude", "warning"),
+    [
+        (KILLED_IN_A_SAVE, f"jaxgpt: warning: checkpoint {SAVES} was never finished; its leftover was removed\n"),
+        (KILLED_IN_A_DELETION, ""),
+    ],
+    ids=["the first save", "the first deletion"],
+)
+def test_a_kill_inside_leaves_nothing_that_the_next_start_does_not_clear_away(
+    workshop, whole, prelude, warning, request
+):
+    run = workshop.run_path(request.node.callspec.id.replace(" ", "-"))
+    child = workshop.start(run.name, prelude=prelude)
+    assert child.ended() == -signal.SIGKILL, child.words()
+    assert any(run.glob("checkpoints/*"))
+    assert continued(workshop, run.name, whole) == warning
 
 
 def test_a_second_process_on_a_run_is_refused_and_the_first_unharmed(workshop, whole):
@@ -170,7 +214,7 @@ def read_only(path):
 def test_a_folder_that_may_not_be_written_is_refused_before_training(workshop, paused):
     with read_only(paused):
         message = refused(workshop.start("paused", prelude=WITHOUT_OVERRIDE), 2)
-    assert f"cannot lock {paused}: Permission denied; make the folder writable" in message
+    assert f"cannot write to {paused}: Permission denied; make the folder writable" in message
     with read_only(workshop.folder / "runs"):
         message = refused(workshop.start("new", prelude=WITHOUT_OVERRIDE), 2)
     assert f"cannot make a run directory at {workshop.run_path('new')}: Permission denied" in message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import signal
 import subprocess
@@ -22,6 +23,17 @@ from jaxgpt.runs.directory import RunDirectory
 with RunDirectory.open(Path(sys.argv[1])).lock():
     print("held", flush=True)
     time.sleep(60)
+"""
+
+# Dies where the temporary file is complete and its rename is yet to come.
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from pathlib import Path
+from jaxgpt.config import ModelConfig, RunConfig
+from jaxgpt.runs.directory import RunDirectory
+from jaxgpt.runs.manifest import Manifest
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+RunDirectory.create(Path(sys.argv[1]), Manifest(config=RunConfig(model=ModelConfig(vocab_size=3))))
 """
 
 
@@ -149,6 +161,45 @@ def test_the_lock_of_a_killed_process_blocks_nobody(run, holder):
         assert (run.path / "lock").read_text() == f"{os.getpid()}\n"
 
 
+def test_a_process_killed_while_it_made_the_run_is_in_nobodys_way(tmp_path, manifest):
+    path = tmp_path / "run"
+    killed = subprocess.run([sys.executable, "-c", KILLED_WHILE_WRITING, path])
+    assert killed.returncode == -signal.SIGKILL
+    (leftover,) = (entry.name for entry in path.iterdir() if entry.name != "lock")
+    assert leftover.startswith(".manifest.json.")
+    assert RunDirectory.create(path, manifest).manifest == manifest
+    assert sorted(entry.name for entry in path.iterdir()) == ["lock", "manifest.json"]
+
+
+def test_who_takes_the_lock_removes_what_was_left_half_written_and_nothing_else(run):
+    names = [".metrics.jsonl.4711", ".samples.jsonl.1", ".wandb-id.txt.2", ".notes.3", ".metrics.jsonl.swp"]
+    for name in names:
+        (run.path / name).touch()
+    with run.lock():
+        assert {entry.name for entry in run.path.iterdir()} == {"lock", "manifest.json", *names[3:]}
+
+
+def test_a_hidden_file_of_somebody_else_is_no_leftover(tmp_path, manifest):
+    (tmp_path / ".notes.3").touch()
+    with pytest.raises(RequestError, match=r"holds something else \(\.notes\.3\)"):
+        RunDirectory.create(tmp_path, manifest)
+
+
+@pytest.mark.parametrize("name", [".", "checkpoints"])
+def test_a_folder_that_cannot_be_written_is_refused_when_the_lock_is_taken(run, monkeypatch, name):
+    run.checkpoints_path.mkdir()
+    there = {path: sorted(path.rglob("*")) for path in (run.path, run.checkpoints_path)}
+
+    def refuse(folder):
+        if folder == run.path / name:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(directory, "check_writable", refuse)
+    with pytest.raises(RequestError, match=r"cannot write to .*: Permission denied; make the folder"), run.lock():
+        pass
+    assert {path: sorted(path.rglob("*")) for path in there} == there
+
+
 def test_a_lock_is_free_again_after_its_block(run):
     for _ in range(2):
         with run.lock():
@@ -158,7 +209,7 @@ def test_a_lock_is_free_again_after_its_block(run):
 def test_a_lock_that_cannot_be_made_is_one_message(run):
     (run.path / "lock").unlink()
     (run.path / "lock").mkdir()
-    with pytest.raises(RequestError, match=r"cannot lock .*: Is a directory"), run.lock():
+    with pytest.raises(RequestError, match=r"cannot write to .*: Is a directory"), run.lock():
         pass
 
 

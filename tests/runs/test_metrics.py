@@ -158,6 +158,17 @@ def test_a_full_disk_is_one_message_also_when_the_log_closes(run, full, monkeypa
         log_fifty(run)
 
 
+def test_a_run_whose_place_another_folder_has_taken_is_not_written_to(run):
+    with MetricsLog(run) as log:
+        log.write(1, {"loss": 1.0})
+        run.path.rename(run.path.with_name("elsewhere"))
+        run.path.mkdir()
+        for write in (lambda: log.write(2, {"loss": 1.0}), lambda: log.write_sample(2, "to be")):
+            with pytest.raises(WorkError, match="is gone, removed or moved while the run was writing to it"):
+                write()
+    assert list(run.path.iterdir()) == []
+
+
 def log_fifty(run):
     """More steps than a queue would take, and then the close."""
     with MetricsLog(run) as log:
