@@ -101,7 +101,7 @@ def inspect(path: Path) -> Inspection:
         ...     jaxgpt.save(f"{folder}/mini", config, jaxgpt.init(config, key=jax.random.key(0)))
         ...     found = inspect(Path(folder) / "mini")
         >>> found.last, found.best, found.tokenizer, found.settings["model.width"]
-        (0, None, None, 2)
+        (0, None, None, 4)
     """
     run = RunDirectory.open(path)
     entries = _names(run.checkpoints_path)

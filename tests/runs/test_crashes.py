@@ -148,6 +148,15 @@ def test_a_checkpoint_that_was_half_deleted_is_passed_over_and_goes_on_resume(ha
     assert [path.name for path in half_deleted.parent.iterdir()] == ["checkpoints"]
 
 
+def test_an_old_checkpoint_that_is_the_best_outlives_a_resume(folder):
+    with CheckpointStore(folder, keep=2) as store:
+        for step, loss in [(1, 1.0), (2, 3.0), (3, 2.0), (4, 2.5)]:
+            store.save(step, small(step), loss=loss)
+    with CheckpointStore(folder, keep=2) as store:
+        assert store.restore(small(0), warn=pytest.fail).step == 4
+    assert store.steps() == [1, 3, 4]
+
+
 def test_a_reader_who_wants_the_best_is_told_of_one_that_was_half_deleted(half_deleted):
     warnings = []
     with CheckpointStore(half_deleted, writable=False) as store:
