@@ -28,25 +28,22 @@ from whole_runs import Kill, Traces, Workshop, kill_and_continue, moments  # noq
 from jaxgpt.benchmark.machine import environment  # noqa: E402
 
 
-def trained_whole(workshop: Workshop, name: str) -> tuple[Traces, float]:
-    """Train a run that nothing happens to; return what it leaves and the seconds it took."""
-    start = time.monotonic()
-    child = workshop.start(name)
-    assert child.ended() == 0, child.words()
-    return Traces.of(workshop.run_path(name)), time.monotonic() - start
-
-
-def killed(workshop: Workshop, count: int, seed: int) -> tuple[list[Kill], float]:
-    """Kill and continue `count` runs; return what happened to each and the seconds that a whole run takes."""
-    first, _ = trained_whole(workshop, "first")  # its programs are kept, so that a later child begins as all do
-    whole, life = trained_whole(workshop, "whole")
+def killed(workshop: Workshop, count: int, seed: int) -> tuple[list[Kill], list[str], float]:
+    """Kill and continue `count` runs; return those that ended equal, how others failed, and a whole run's seconds."""
+    first, _ = Traces.of_whole(workshop, "first")  # its programs are kept, so that a later child begins as all do
+    whole, life = Traces.of_whole(workshop, "whole")
     whole.check_same(first)
     print(f"a whole run takes {life:.1f} s", flush=True)
-    kills = []
+    kills, failures = [], []
     for i, (moment, after) in enumerate(moments(workshop, count, life, random.Random(seed))):
-        kills.append(kill_and_continue(workshop, f"kill-{i}", moment, after, whole))
-        print(f"kill {i + 1}: while {kills[-1].phase}, continued from step {kills[-1].step}, equal", flush=True)
-    return kills, life
+        try:
+            kills.append(kill_and_continue(workshop, f"kill-{i}", moment, after, whole))
+        except AssertionError as failure:
+            failures.append(f"kill {i + 1}, at {moment}: {failure}")
+            print(failures[-1], flush=True)
+        else:
+            print(f"kill {i + 1}: while {kills[-1].phase}, continued from step {kills[-1].step}, equal", flush=True)
+    return kills, failures, life
 
 
 def fuzzed(examples: int) -> dict:
@@ -66,11 +63,12 @@ def main() -> None:
     parser.add_argument("--record", type=Path, required=True)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        kills, life = killed(Workshop(Path(folder)), options.kills, options.seed)
+        kills, failures, life = killed(Workshop(Path(folder)), options.kills, options.seed)
     record = {
         "command": f"python bench/endurance.py --kills {options.kills} --examples {options.examples}",
-        "kills": len(kills),
-        "bitwise_equal": len(kills),  # the first that is not ends the command
+        "kills": options.kills,
+        "bitwise_equal": len(kills),
+        "failures": failures,
         "seconds_of_a_whole_run": round(life, 1),
         "killed_while": collections.Counter(kill.phase for kill in kills),
         "fuzz": fuzzed(options.examples) if options.examples else None,
@@ -79,7 +77,8 @@ def main() -> None:
     }
     options.record.parent.mkdir(parents=True, exist_ok=True)
     options.record.write_text(json.dumps(record, indent=2) + "\n")
-    print(f"{len(kills)} kills, {len(kills)} equal ends, written to {options.record}")
+    print(f"{options.kills} kills, {len(kills)} equal ends, written to {options.record}")
+    sys.exit(1 if failures else 0)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from pathlib import Path
 from repeatable import repeatable_metrics
 
 from jaxgpt.runs.checkpoints import RECORD, CheckpointStore, saved_steps
-from jaxgpt.runs.metrics import read_metrics
+from jaxgpt.runs.metrics import read_metrics, read_samples
 
-# Dropout, micro-batches, many evaluations and saves, and an epoch that ends inside the run.
+# Dropout, micro-batches, many evaluations, saves and samples, and an epoch that ends inside the run.
 SETTINGS = {
     "model.context_length": 16,
     "model.width": 32,
@@ -38,7 +38,8 @@ SETTINGS = {
     "train.eval_batches": 15,
     "train.save_every": 7,
     "train.log_every": 1,
-    "train.sample_tokens": 0,
+    "train.sample_tokens": 5,
+    "train.sample_every": 9,
     "optimizer.warmup_steps": 10,
 }
 TEXT = "".join(chr(97 + i * i % 26) + " " * (i % 7 == 0) for i in range(1000))
@@ -140,7 +141,7 @@ class Traces:
 
     Attributes:
         hashes: `{item: {path: {dtype, shape, sha256}}}` of the last checkpoint: parameters and moments.
-        lines: Every logged line, without the fields that a clock gave.
+        lines: Every logged line, without the fields that a clock gave, and every sample.
         entries: The names in its folder and in that of its checkpoints.
     """
 
@@ -156,7 +157,15 @@ class Traces:
             store.verify(step)
         record = json.loads((run / "checkpoints" / str(step) / RECORD / "metadata").read_text())
         names = [path.name for folder in (run, run / "checkpoints") for path in folder.iterdir()]
-        return cls(record["items"], repeatable_metrics(run), sorted(names))
+        return cls(record["items"], repeatable_metrics(run) + read_samples(run / "samples.jsonl"), sorted(names))
+
+    @classmethod
+    def of_whole(cls, workshop: Workshop, name: str) -> tuple[Traces, float]:
+        """Train a run that nothing happens to; return what it leaves and the seconds it took."""
+        start = time.monotonic()
+        child = workshop.start(name)
+        assert child.ended() == 0, child.words()
+        return cls.of(workshop.run_path(name)), time.monotonic() - start
 
     def check_same(self, other: Traces, *, besides: Iterable[str] = ()) -> None:
         """Assert that another run left the same, and nothing besides but what is named."""
@@ -241,7 +250,7 @@ def _wait_until(child: Child, run: Path, moment: float | str, after: int, eval_e
         time.sleep(moment)
         return committed(run)
     assert child.wait_for(lambda: committed(run) >= after), child.words()
-    child.wait_for(lambda: phase(run, eval_every) == moment)
+    assert child.wait_for(lambda: phase(run, eval_every) == moment), f"the run ended and was never seen {moment}"
     return committed(run)
 
 

@@ -32,9 +32,7 @@ def workshop(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(workshop):
-    child = workshop.start("whole")
-    assert child.ended() == 0, child.words()
-    return Traces.of(workshop.run_path("whole"))
+    return Traces.of_whole(workshop, "whole")[0]
 
 
 @pytest.fixture(scope="module")

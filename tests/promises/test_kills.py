@@ -11,7 +11,6 @@ from whole_runs import SETTINGS, Traces, Workshop, kill_and_continue, moments
 pytestmark = pytest.mark.ci  # a dozen processes that import JAX
 
 SHORT = SETTINGS | {"train.steps": 60, "optimizer.warmup_steps": 5}
-LIFE = 6  # seconds; a kill that comes too late finds a run that has ended
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +20,15 @@ def workshop(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(workshop):
-    child = workshop.start("whole")
-    assert child.ended() == 0, child.words()
-    return Traces.of(workshop.run_path("whole"))
+    """What a whole run leaves, and the seconds that one takes whose programs are kept."""
+    first, _ = Traces.of_whole(workshop, "first")
+    again, seconds = Traces.of_whole(workshop, "again")
+    again.check_same(first)
+    return first, seconds
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_a_killed_run_goes_on_from_its_newest_checkpoint_and_ends_as_if_it_had_not_been(workshop, whole, number):
-    moment, after = list(moments(workshop, 4, LIFE, random.Random(6)))[number]
-    kill_and_continue(workshop, str(number), moment, after, whole)
+    traces, seconds = whole
+    moment, after = list(moments(workshop, 4, seconds, random.Random(6)))[number]
+    kill_and_continue(workshop, str(number), moment, after, traces)
