@@ -238,7 +238,7 @@ class CheckpointStore:
             self._manager.reload()
             raise WorkError(
                 f"checkpoint {step} was not written to {self._directory}: {_one_line(error)}; "
-                "earlier checkpoints are untouched: free space or fix the folder, then continue the run"
+                "earlier checkpoints are untouched: free space or fix the folder"
             ) from error
 
     def _remove_made_anew(self, step: int) -> None:

@@ -160,6 +160,15 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return _read_lines(path, "numbers", lambda values: {name: _WORDS.get(v, v) for name, v in values.items()})
 
 
+def last_logged_step(path: Path) -> int:
+    """Return the highest step in a `metrics.jsonl`, 0 where there is no line or no such file.
+
+    Raises:
+        RequestError: a whole line is no metrics line.
+    """
+    return max((line["step"] for line in read_metrics(path)), default=0) if path.exists() else 0
+
+
 def read_samples(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a `samples.jsonl`, each `{"step": step, "text": text}`; a torn last line is left out.
 

@@ -7,6 +7,7 @@ import math
 import shlex
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 
@@ -20,6 +21,7 @@ from .evaluate import Estimate, evaluate
 from .material import Material
 from .programs import Programs, training_batches
 from .reporter import Reporter
+from .saver import Saver
 from .setup import OpenRun, saved_items
 from .step import NO_BAD_STEP, Metrics, TrainState, dropout_key, split_micro_batches
 from .stop import StoppedError, StopRequest
@@ -49,7 +51,7 @@ class Trainer:
         self._run, self._material, self._programs, self._console, self.state = run, material, programs, console, state
         self._batches = training_batches(material)
         self._pending: tuple[int, Metrics] | None = None
-        self._saved_step = int(state.step) if run.store.steps() else -1
+        self._saver = Saver(run.store, int(state.step))
         self._saved_at = time.monotonic()
         self._skipped = int(state.skipped)
         self.evaluation: Evaluation | None = None
@@ -77,7 +79,7 @@ class Trainer:
                 batch = self._train_one(batch, stream, done)
                 self._between_steps(done)
                 self._stop_if_asked(request, done)
-        self._run.store.wait()
+        self._saver.save_for_good(*self._checkpoint(done))
         self._stop_if_asked(request, done)  # while the last checkpoint was being written
 
     def _train_one(self, batch: dict[str, jax.Array], stream: Iterator, done: int) -> dict[str, jax.Array]:
@@ -119,7 +121,9 @@ class Trainer:
         if sampling:
             self.reporter.sample(done, self.state.params)
         if saving or (evaluating and self._is_best()):
-            self.save(done)
+            with self.clock.measure("saving"):
+                self._saver.save(*self._checkpoint(done))
+            self._saved_at = time.monotonic()
 
     def _minutes_are_over(self) -> bool:
         minutes = self.config.train.save_minutes
@@ -141,22 +145,16 @@ class Trainer:
             )
         self.reporter.evaluated(self.evaluation)
 
-    def save(self, done: int) -> None:
-        """Write a checkpoint of the present state, unless this step is saved already."""
-        if done == self._saved_step:
-            return
+    def _checkpoint(self, done: int) -> tuple[int, dict[str, Any], float | None]:
+        """Return what is saved of the present state, and its validation loss if it was measured."""
         evaluated = self.evaluation is not None and self.evaluation.step == done
-        with self.clock.measure("saving"):
-            loss = self.evaluation.validation.loss if evaluated else None
-            self._run.store.save(done, saved_items(self.state), loss=loss)
-        self._saved_step, self._saved_at = done, time.monotonic()
+        return done, saved_items(self.state), self.evaluation.validation.loss if evaluated else None
 
     def _stop_if_asked(self, request: StopRequest, done: int) -> None:
         if request.signal_number is None:
             return
         self._settle()
-        self.save(done)
-        self._run.store.wait()
+        self._saver.save_for_good(*self._checkpoint(done))
         command = continue_command(self._run.directory)
         raise StoppedError(
             f"stopped by a signal after step {done}, saved; continue with: {command}", request.signal_number
@@ -164,8 +162,7 @@ class Trainer:
 
     def _fail(self, bad_step: int) -> None:
         """Save the last good state, run the failed step again with tracing, and say what went wrong."""
-        self.save(bad_step)
-        self._run.store.wait()
+        saved = self._saved_in_words(bad_step)
         config, directory = self.config, self._run.directory
         micro_batches = split_micro_batches(self._batches.batch_at(bad_step), config.train.accumulate)
         key = dropout_key(config.model, random_key(config.train.seed), bad_step)
@@ -173,10 +170,18 @@ class Trainer:
         name = first_non_finite(config.model, config.execution, params, micro_batches, key)
         raise WorkError(
             f"step {bad_step + 1} is not finite: the first bad tensor is {name} (its batch: "
-            f"{self._places(bad_step)}); the state after step {bad_step} is saved in {directory.path}. Lower "
-            "optimizer.learning_rate or optimizer.clip_norm, or leave such steps out with --train.non_finite skip, "
+            f"{self._places(bad_step)}); {saved}. Lower optimizer.learning_rate or "
+            "optimizer.clip_norm, or leave such steps out with --train.non_finite skip, "
             f"then: {continue_command(directory)}"
         )
+
+    def _saved_in_words(self, done: int) -> str:
+        """Save the present state and say so, or why that failed."""
+        try:
+            self._saver.save_for_good(*self._checkpoint(done))
+        except WorkError as failure:
+            return f"the state after step {done} is not saved: {failure}"
+        return f"the state after step {done} is saved in {self._run.directory.path}"
 
     def _places(self, step: int) -> str:
         """Return in words where the first windows of a step's batch lie; steps count from 0 here."""

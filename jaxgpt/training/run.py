@@ -73,6 +73,8 @@ def train(
 def _resume(console: Console, run: OpenRun, existing: RunDirectory, step: int, changes: Mapping[str, tuple]) -> None:
     """Say what goes on, warn of what could change its numbers, and bring the files in line with the checkpoint."""
     console.say(f"continuing {run.directory.path} after step {step}")
+    if step == 0:
+        console.say("  it ended before its first checkpoint, so it starts again")
     for name, (before, after) in changes.items():
         console.say(f"  {name} was {before}, is now {after}")
     surroundings = changed_surroundings(existing.manifest, run.directory.manifest)
@@ -81,8 +83,8 @@ def _resume(console: Console, run: OpenRun, existing: RunDirectory, step: int, c
             f"{'; '.join(surroundings)}: the run goes on, but its numbers are bit for bit those of a run that never "
             "stopped only on the same devices with the same versions"
         )
-    run.directory.manifest.write(run.directory.path)
     run.log.cut_back(step)
+    run.directory.manifest.write(run.directory.path)
 
 
 def _train_prepared(

@@ -14,10 +14,10 @@ from jax.sharding import Mesh
 from jaxgpt.config import RequestError, RunConfig, flatten
 from jaxgpt.model.parameters import init
 from jaxgpt.ops.keys import random_key
-from jaxgpt.runs.checkpoints import CheckpointStore
+from jaxgpt.runs.checkpoints import CheckpointStore, saved_steps
 from jaxgpt.runs.directory import RunDirectory, fresh_run_path, is_run
 from jaxgpt.runs.manifest import Manifest
-from jaxgpt.runs.metrics import MetricsLog
+from jaxgpt.runs.metrics import MetricsLog, last_logged_step
 from jaxgpt.runs.versions import library_versions
 from jaxgpt.runs.weights_and_biases import WandbLog
 from jaxgpt.sharding.mesh import place, replicated, topology
@@ -50,7 +50,7 @@ def open_existing(path: Path | None) -> RunDirectory | None:
     """Return the training run at `path`, or None where there is no run yet.
 
     Raises:
-        RequestError: a saved model, which has no text or optimizer to go on with.
+        RequestError: a saved model, which has no text or optimizer to go on with; or a run without its checkpoints.
     """
     if path is None or not is_run(path):
         return None
@@ -60,7 +60,22 @@ def open_existing(path: Path | None) -> RunDirectory | None:
             f"{path} is a saved model, not a training run that could be continued; to train from its parameters use "
             f"--train.init_from {path} and another --out"
         )
+    _refuse_lost_checkpoints(run)
     return run
+
+
+def _refuse_lost_checkpoints(run: RunDirectory) -> None:
+    """Refuse a run that has lost its checkpoints: to start again from step 0 would erase its log as well."""
+    if saved_steps(run.checkpoints_path):
+        return
+    logged = last_logged_step(run.metrics_path)
+    is_folder_gone = not run.checkpoints_path.is_dir()  # it is made before anything is logged
+    last_without = 3 * run.manifest.config.train.save_every  # the third save ends a run whose first two failed
+    if logged > last_without or (logged and is_folder_gone):
+        raise RequestError(
+            f"{run.path} was trained to step {logged} at least, but has no checkpoint to continue from, and starting "
+            f"again would erase what it logged: put {run.checkpoints_path} back, or name another --out"
+        )
 
 
 def changed_settings(stored: RunConfig, wanted: RunConfig) -> dict[str, tuple[Any, Any]]:

@@ -43,12 +43,13 @@ def paused(workshop, whole):
     return workshop.run_path("paused")
 
 
-def refused(child, code):
-    """Return the one message that a child ended with."""
+def refused(child, code, *, warned_of=""):
+    """Return the one message that a child ended with, after the one warning of what was expected."""
     assert child.ended() == code, child.words()
-    message = child.err.read_text()
+    *warnings, message = child.err.read_text().splitlines()
+    assert len(warnings) == bool(warned_of), warnings
+    assert all(line.startswith(f"jaxgpt: warning: {warned_of}") for line in warnings), warnings
     assert message.startswith("jaxgpt: "), message
-    assert message.count("\n") == 1, message
     return message
 
 
@@ -75,20 +76,26 @@ def fill(self, step, *arguments, _real={owner}.{method}, **options):
 
 
 @pytest.mark.parametrize(
-    ("patched", "step", "limit", "words"),
+    ("patched", "step", "limit", "warned_of", "words"),
     [
-        ("jaxgpt.runs.checkpoints CheckpointStore save", 2 * SAVES, 30_000, f"checkpoint {2 * SAVES} was not"),
-        ("jaxgpt.runs.metrics MetricsLog write", 12, 1500, "cannot write"),
+        (
+            "jaxgpt.runs.checkpoints CheckpointStore save",
+            2 * SAVES,
+            30_000,
+            f"checkpoint {2 * SAVES} was not",
+            "was not written",
+        ),
+        ("jaxgpt.runs.metrics MetricsLog write", 12, 1500, "", "cannot write"),
     ],
     ids=["during a save", "during metrics"],
 )
 def test_a_disk_that_fills_up_costs_no_more_than_the_steps_since_a_checkpoint(
-    workshop, whole, patched, step, limit, words
+    workshop, whole, patched, step, limit, warned_of, words
 ):
     names = dict(zip(("module", "owner", "method"), patched.split(), strict=True))
     run = names["method"]
     prelude = FULL_FROM.format(**names, step=step, limit=limit, run=run, saved=BEST)
-    message = refused(workshop.start(run, prelude=prelude, silent=True), 1)
+    message = refused(workshop.start(run, prelude=prelude, silent=True), 1, warned_of=warned_of)
     assert words in message
     assert "File too large" in message
     assert "free space" in message
@@ -223,7 +230,7 @@ def test_a_folder_that_becomes_read_only_ends_the_run_with_what_was_saved(worksh
     child = workshop.start(run.name, prelude=WITHOUT_OVERRIDE)
     assert child.wait_for((run / "checkpoints" / str(SAVES)).is_dir), child.words()
     with read_only(run / "checkpoints"):
-        message = refused(child, 1)
+        message = refused(child, 1, warned_of="checkpoint ")
     assert "was not written" in message
     assert "Permission denied" in message
     assert continued(workshop, run.name, whole, prelude=WITHOUT_OVERRIDE) == ""

@@ -1,11 +1,14 @@
 """A run so small that training it takes a second or two."""
 
+import contextlib
 import signal
 
+import numpy as np
 import pytest
 from small_training import TEXT, TINY
 
 from jaxgpt.config import RunConfig, apply_settings
+from jaxgpt.training import loop
 
 
 @pytest.fixture
@@ -33,3 +36,35 @@ def handled():
     yield calls
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+class Poisoned:
+    """A run's batches, of which some count tokens with weights that are not numbers; steps count from 0."""
+
+    def __init__(self, batches, bad):
+        self._batches, self._bad = batches, bad
+
+    def __getattr__(self, name):
+        return getattr(self._batches, name)
+
+    def batch_at(self, step):
+        return self._spoilt(step, self._batches.batch_at(step))
+
+    @contextlib.contextmanager
+    def stream(self, start):
+        with self._batches.stream(start) as stream:
+            yield (self._spoilt(step, batch) for step, batch in enumerate(stream, start))
+
+    def _spoilt(self, step, batch):
+        return batch | ({"weights_BT": batch["weights_BT"] * np.nan} if step in self._bad else {})
+
+
+@pytest.fixture
+def poison(monkeypatch):
+    """Return a function that spoils the batches of those steps of every run that follows."""
+    real = loop.training_batches
+
+    def spoil(bad):
+        monkeypatch.setattr(loop, "training_batches", lambda material: Poisoned(real(material), bad))
+
+    return spoil

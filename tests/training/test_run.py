@@ -1,6 +1,5 @@
 """Whole runs, from config to run directory."""
 
-import contextlib
 import dataclasses
 import itertools
 import json
@@ -172,27 +171,8 @@ def test_a_learning_rate_that_explodes_stops_the_run_and_names_the_step_and_tens
     assert all(np.isfinite(p).all() for p in jax.tree.leaves(params))
 
 
-class Poisoned:
-    """A run's batches, of which some count tokens with weights that are not numbers."""
-
-    def __init__(self, batches, bad):
-        self._batches, self._bad = batches, bad
-
-    def __getattr__(self, name):
-        return getattr(self._batches, name)
-
-    @contextlib.contextmanager
-    def stream(self, start):
-        with self._batches.stream(start) as stream:
-            yield (
-                batch | ({"weights_BT": batch["weights_BT"] * np.nan} if step in self._bad else {})
-                for step, batch in enumerate(stream, start)
-            )
-
-
-def test_steps_that_are_not_finite_are_skipped_on_request_also_across_a_resume(tiny, tmp_path, monkeypatch, capsys):
-    poison = loop.training_batches
-    monkeypatch.setattr(loop, "training_batches", lambda material: Poisoned(poison(material), {1, 3}))
+def test_steps_that_are_not_finite_are_skipped_on_request_also_across_a_resume(tiny, tmp_path, poison, capsys):
+    poison({1, 3})
     settings = {"train.non_finite": "skip"}
     whole = train(tiny(settings), out=tmp_path / "whole")
     printed = capsys.readouterr().out

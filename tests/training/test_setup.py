@@ -88,6 +88,32 @@ def test_fine_tuning_from_a_model_without_a_tokenizer_is_refused(tiny, run, save
         train(tiny({"train.init_from": str(tmp_path / "bare")}), out=run)
 
 
+def log_steps(run, last):
+    (run / "metrics.jsonl").write_text("".join(f'{{"step": {step}, "loss": 3.0}}\n' for step in range(1, last + 1)))
+
+
+@pytest.mark.parametrize(("lost", "logged"), [("folder", 1), ("contents", 7)])
+def test_a_run_that_lost_its_checkpoints_is_refused_and_keeps_its_log(tiny, run, begin, lost, logged):
+    begin(tiny(), run)  # saves every second step
+    log_steps(run, logged)
+    if lost == "folder":
+        (run / "checkpoints").rmdir()
+    before = (run / "metrics.jsonl").read_bytes()
+    words = rf"{run} was trained to step {logged} at least.*put {run}/checkpoints back"
+    for _ in range(2):
+        with pytest.raises(RequestError, match=words):
+            train(tiny(), out=run)
+    assert (run / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_starts_again_and_says_so(tiny, run, begin, capsys):
+    begin(tiny(), run)
+    log_steps(run, 6)
+    begin(tiny(), run)
+    assert "after step 0\n  it ended before its first checkpoint, so it starts again\n" in capsys.readouterr().out
+    assert (run / "metrics.jsonl").read_bytes() == b""
+
+
 def test_a_text_that_moved_is_followed(tiny, run, text_file, begin):
     begin(tiny(), run)
     moved = text_file.rename(text_file.with_name("moved.txt"))
