@@ -39,7 +39,8 @@ def test_a_spoilt_log_is_numbers_or_one_message(tmp_path, examples):
         except RequestError as error:
             one_message(error)
             return
-        assert all(type(value) is (int if name == "step" else float) for line in lines for name, value in line.items())
+        values = [pair for line in lines for pair in line.items()]
+        assert all(type(value) is (int if name == "step" else float) for name, value in values)
         assert str(read_metrics(run.metrics_path)) == str([line for line in lines if line["step"] <= 1])
         assert curves[0].curve.gaps == sum(not math.isfinite(line["loss"]) for line in lines if "loss" in line)
 
