@@ -24,6 +24,7 @@ from .orbax_handlers import handler_registry
 from .orbax_options import manager_options
 from .quiet import quiet_orbax
 from .record import DamagedError, best_of, check_arrays, check_record, make_record, recorded_signatures
+from .step_folders import saved_steps
 from .trees import differences, named_leaves, nested, signatures
 
 PyTree = Any
@@ -364,14 +365,6 @@ class CheckpointStore:
                 shutil.rmtree(self._directory / str(step))
             if surplus:
                 self._manager.reload()
-
-
-def saved_steps(directory: Path) -> list[int]:
-    """Return the steps of the committed checkpoints in a folder, ascending; none of them has been checked."""
-    if not directory.is_dir():
-        return []
-    names = [entry.name for entry in directory.iterdir() if entry.is_dir()]
-    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def _in_words(damages: Mapping[int, str]) -> str:

@@ -15,6 +15,7 @@ from jaxgpt.data.tokenizer import tokenizer_from_json
 from .directory import RunDirectory
 from .metrics import read_metrics
 from .record import DamagedError, best_of, check_record
+from .step_folders import saved_steps, unfinished_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,12 +105,11 @@ def inspect(path: Path) -> Inspection:
         (0, None, None, 2)
     """
     run = RunDirectory.open(path)
-    entries = _names(run.checkpoints_path)
     return Inspection(
         run,
-        [_checkpoint(run.checkpoints_path / name) for name in sorted(filter(str.isdecimal, entries), key=int)],
+        [_checkpoint(run.checkpoints_path / str(step)) for step in saved_steps(run.checkpoints_path)],
         _names(run.path / "damaged"),
-        [name for name in entries if not name.isdecimal()],
+        unfinished_names(run.checkpoints_path),
         read_metrics(run.metrics_path) if run.metrics_path.exists() else [],
     )
 

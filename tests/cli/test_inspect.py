@@ -143,10 +143,12 @@ def test_what_was_skipped_or_never_finished_is_named(command, run, tmp_path):
     run = copied(run, tmp_path)
     (run / "damaged").mkdir()
     (run / "checkpoints" / "30").rename(run / "damaged" / "30")
-    (run / "checkpoints" / "40.orbax-checkpoint-tmp").mkdir()
+    for name in ("40.orbax-checkpoint-tmp", "0099", "notes.old"):
+        (run / "checkpoints" / name).mkdir()
     out = command("inspect", run)[1]
     assert f"found damaged and moved to {run / 'damaged'}: 30" in out
-    assert "being written, or never finished: 40.orbax-checkpoint-tmp" in out
+    assert "being written, or never finished: 40.orbax-checkpoint-tmp\n" in out
+    assert "cannot read its record" not in out
     assert "saved up to step 20 of 30" in out
 
 
