@@ -50,17 +50,15 @@ class WandbLog:
         """Hand over the numbers of a step."""
         if self._sender.ident is None:
             self._sender.start()
-        if not self._given_up.is_set():
-            try:
-                self._lines.put_nowait({"step": step, **numbers})
-            except queue.Full:
-                self._give_up(f"{_WAITING_LINES} lines wait to be taken")
+        self._put({"step": step, **numbers})
 
     def close(self) -> None:
         """Wait some seconds for what is still to be sent."""
-        if self._sender.ident is None or self._given_up.is_set():
+        if self._sender.ident is None:
             return
-        self._lines.put(None)
+        self._put(None)
+        if self._given_up.is_set():
+            return
         self._sender.join(_LAST_SECONDS)
         if self._sender.is_alive():
             self._give_up(f"not all was sent within {_LAST_SECONDS:g} s of the end")
@@ -70,6 +68,14 @@ class WandbLog:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _put(self, line: dict[str, float] | None) -> None:
+        """Hand over a line, or the end, without waiting for room."""
+        if not self._given_up.is_set():
+            try:
+                self._lines.put_nowait(line)
+            except queue.Full:
+                self._give_up(f"{_WAITING_LINES} lines wait to be taken")
 
     def _send(self) -> None:
         try:

@@ -95,13 +95,18 @@ def test_a_remote_that_takes_nothing_is_not_waited_for(run, monkeypatch, capsys)
     hung.set()
 
 
-def test_lines_that_pile_up_are_given_up(run, monkeypatch, capsys):
+@pytest.mark.parametrize("count", [10, 100], ids=["just as many as may wait", "more than may wait"])
+def test_lines_that_pile_up_are_given_up(run, monkeypatch, capsys, count):
     monkeypatch.setattr(weights_and_biases, "_WAITING_LINES", 10)
     hung = threading.Event()
-    Remote(monkeypatch, log=hung.wait)
-    with WandbLog(run) as log:
-        for step in range(100):
-            log.write(step, {"loss": 3.0})
+    Remote(monkeypatch, init=hung.wait)
+    log = WandbLog(run)
+    for step in range(count):
+        log.write(step, {"loss": 3.0})
+    closing = threading.Thread(target=log.close, daemon=True)
+    closing.start()
+    closing.join(5)
+    assert not closing.is_alive()
     assert capsys.readouterr().err.count("10 lines wait to be taken") == 1
     hung.set()
 
