@@ -42,6 +42,16 @@ class Curve:
         points = [(step, value) for step, value in zip(self.steps, self.values, strict=True) if not math.isnan(value)]
         return min(points, key=lambda point: point[1], default=None)
 
+    @property
+    def alone(self) -> list[int]:
+        """The places of the values that no line reaches, since neither neighbour can be drawn.
+
+        >>> Curve([1, 2, 3, 4, 5], [3.0, math.nan, 2.0, 1.0, math.nan]).alone
+        [0]
+        """
+        finite = [False, *(not math.isnan(value) for value in self.values), False]
+        return [i for i in range(len(self.values)) if finite[i : i + 3] == [False, True, False]]
+
 
 @dataclasses.dataclass(frozen=True)
 class RunCurves:

@@ -63,7 +63,10 @@ def draw_runs(runs: Sequence[RunCurves], path: Path, *, field: str, smooth: int,
 def _draw_run(axis: Any, run: RunCurves, colour: str, marker: str, field: str) -> None:
     what = ", training" if field == LOSS else ""
     thin = 1.0 if run.validation else 1.6
-    axis.plot(run.curve.steps, run.curve.values, color=colour, linewidth=thin, alpha=0.75, label=f"{run.name}{what}")
+    steps, values, alone = run.curve.steps, run.curve.values, run.curve.alone
+    axis.plot(steps, values, color=colour, linewidth=thin, alpha=0.75, label=f"{run.name}{what}")
+    if alone:
+        axis.plot([steps[i] for i in alone], [values[i] for i in alone], ".", color=colour, alpha=0.75)
     if run.validation is not None:
         _draw_validation(axis, run.validation, run.name, colour, marker)
 
