@@ -146,6 +146,15 @@ def running_mean(values: Sequence[float], count: int) -> list[float]:
     return means
 
 
+def averaged(smooth: int) -> str:
+    """Return what stands behind the name of a smoothed curve.
+
+    >>> averaged(3), averaged(1)
+    (' (mean of 3 logged lines)', '')
+    """
+    return f" (mean of {smooth} logged lines)" if smooth > 1 else ""
+
+
 def _names(paths: Sequence[Path]) -> list[str]:
     """Return the last parts of the paths, as many as tell them apart."""
     count = 1
