@@ -15,7 +15,7 @@ from jaxgpt.data.tokenizer import tokenizer_from_json
 
 from .directory import RunDirectory
 from .metrics import read_metrics
-from .record import DamagedError, best_of, check_record
+from .record import DamagedError, best_step, check_record
 from .step_folders import saved_steps, unfinished_names
 
 
@@ -78,7 +78,7 @@ class Inspection:
     def best(self) -> int | None:
         """Return the step of the lowest validation loss among those that are not known to be damaged."""
         sound = [facts for facts in self.checkpoints if facts.damage is None]
-        return best_of({facts.step: facts.validation_loss for facts in sound if facts.validation_loss is not None})
+        return best_step({facts.step: facts.validation_loss for facts in sound if facts.validation_loss is not None})
 
     def last_logged(self, name: str) -> tuple[int, float] | None:
         """Return (step, value) of the last line that has a number of that name."""
