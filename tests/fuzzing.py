@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 FEW = 50
-SURFACES = 5
+SURFACES = 6
 MANY = int(os.environ.get("JAXGPT_FUZZ_EXAMPLES", "2000")) // SURFACES  # bench/endurance.py sets it
 SECONDS = 20  # that one example may take
 

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from repeatable import repeatable_metrics
 
-from jaxgpt.runs.checkpoints import RECORD, CheckpointStore, saved_steps
+from jaxgpt.runs.checkpoints import RECORD, CheckpointStore
 from jaxgpt.runs.metrics import read_metrics, read_samples
+from jaxgpt.runs.step_folders import saved_steps
 
 # Dropout, micro-batches, many evaluations, saves and samples, and an epoch that ends inside the run.
 SETTINGS = {

@@ -71,8 +71,10 @@ def _show(runs: Sequence[RunCurves], options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps({"field": options.field, "smooth": options.smooth, "runs": [_points(run) for run in runs]}))
         return
+    from jaxgpt.runs.curves import averaged
+
     for run in runs:
-        print(f"{run.name}: {_words(options.field, run.curve)}")
+        print(f"{run.name}: {_words(options.field + averaged(options.smooth), run.curve)}")
         if run.validation is not None:
             print(f"{run.name}: {_words('validation_loss', run.validation)}")
     print(f"drawn in {options.out}")

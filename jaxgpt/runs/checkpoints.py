@@ -23,7 +23,8 @@ from .host_copies import on_host, placed
 from .orbax_handlers import handler_registry
 from .orbax_options import manager_options
 from .quiet import quiet_orbax
-from .record import DamagedError, best_of, check_arrays, check_record, make_record, recorded_signatures
+from .record import DamagedError, best_step, check_arrays, check_record, make_record, recorded_signatures
+from .step_folders import saved_steps
 from .trees import differences, named_leaves, nested, signatures
 
 PyTree = Any
@@ -142,7 +143,7 @@ class CheckpointStore:
 
     def best(self) -> int | None:
         """Return the step of the lowest validation loss, None where no checkpoint has one."""
-        return best_of(self.losses())
+        return best_step(self.losses())
 
     def steps(self) -> list[int]:
         """Return the steps of the committed checkpoints, ascending; none of them has been checked."""
@@ -364,14 +365,6 @@ class CheckpointStore:
                 shutil.rmtree(self._directory / str(step))
             if surplus:
                 self._manager.reload()
-
-
-def saved_steps(directory: Path) -> list[int]:
-    """Return the steps of the committed checkpoints in a folder, ascending; none of them has been checked."""
-    if not directory.is_dir():
-        return []
-    names = [entry.name for entry in directory.iterdir() if entry.is_dir()]
-    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def _in_words(damages: Mapping[int, str]) -> str:

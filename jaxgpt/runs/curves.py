@@ -42,6 +42,16 @@ class Curve:
         points = [(step, value) for step, value in zip(self.steps, self.values, strict=True) if not math.isnan(value)]
         return min(points, key=lambda point: point[1], default=None)
 
+    @property
+    def alone(self) -> list[int]:
+        """The places of the values that no line reaches, since neither neighbour can be drawn.
+
+        >>> Curve([1, 2, 3, 4, 5], [3.0, math.nan, 2.0, 1.0, math.nan]).alone
+        [0]
+        """
+        finite = [False, *(not math.isnan(value) for value in self.values), False]
+        return [i for i in range(len(self.values)) if finite[i : i + 3] == [False, True, False]]
+
 
 @dataclasses.dataclass(frozen=True)
 class RunCurves:
@@ -134,6 +144,15 @@ def running_mean(values: Sequence[float], count: int) -> list[float]:
         window = [v for v in values[max(0, i + 1 - count) : i + 1] if not math.isnan(v)]
         means.append(value if math.isnan(value) else sum(window) / len(window))
     return means
+
+
+def averaged(smooth: int) -> str:
+    """Return what stands behind the name of a smoothed curve.
+
+    >>> averaged(3), averaged(1)
+    (' (mean of 3 logged lines)', '')
+    """
+    return f" (mean of {smooth} logged lines)" if smooth > 1 else ""
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

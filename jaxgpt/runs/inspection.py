@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -14,7 +15,8 @@ from jaxgpt.data.tokenizer import tokenizer_from_json
 
 from .directory import RunDirectory
 from .metrics import read_metrics
-from .record import DamagedError, best_of, check_record
+from .record import DamagedError, best_step, check_record
+from .step_folders import saved_steps, unfinished_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +76,9 @@ class Inspection:
 
     @property
     def best(self) -> int | None:
-        """Return the step of the lowest validation loss among the checkpoints."""
-        losses = {facts.step: facts.validation_loss for facts in self.checkpoints}
-        return best_of({step: loss for step, loss in losses.items() if loss is not None})
+        """Return the step of the lowest validation loss among those that are not known to be damaged."""
+        sound = [facts for facts in self.checkpoints if facts.damage is None]
+        return best_step({facts.step: facts.validation_loss for facts in sound if facts.validation_loss is not None})
 
     def last_logged(self, name: str) -> tuple[int, float] | None:
         """Return (step, value) of the last line that has a number of that name."""
@@ -104,12 +106,12 @@ def inspect(path: Path) -> Inspection:
         (0, None, None, 4)
     """
     run = RunDirectory.open(path)
-    entries = _names(run.checkpoints_path)
+    read = [_checkpoint(run.checkpoints_path / str(step)) for step in saved_steps(run.checkpoints_path)]
     return Inspection(
         run,
-        [_checkpoint(run.checkpoints_path / name) for name in sorted(filter(str.isdecimal, entries), key=int)],
+        _still_there(run, read),
         _names(run.path / "damaged"),
-        [name for name in entries if not name.isdecimal()],
+        unfinished_names(run.checkpoints_path),
         read_metrics(run.metrics_path) if run.metrics_path.exists() else [],
     )
 
@@ -123,9 +125,8 @@ def verify(inspection: Inspection) -> Inspection:
     from .checkpoints import CheckpointStore
 
     with CheckpointStore(inspection.run.checkpoints_path, writable=False) as store:
-        return dataclasses.replace(
-            inspection, checkpoints=[_verified(store, facts) for facts in inspection.checkpoints]
-        )
+        verified = [_verified(store, facts) for facts in inspection.checkpoints]
+    return dataclasses.replace(inspection, checkpoints=_still_there(inspection.run, verified))
 
 
 def tokenizer_facts(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -148,6 +149,12 @@ def _verified(store: Any, facts: CheckpointFacts) -> CheckpointFacts:
     except DamagedError as damage:
         return dataclasses.replace(facts, damage=str(damage))
     return facts
+
+
+def _still_there(run: RunDirectory, found: list[CheckpointFacts]) -> list[CheckpointFacts]:
+    """Leave out what a run that is at work has deleted while it was read, which looks like damage."""
+    there = saved_steps(run.checkpoints_path)
+    return [facts for facts in found if facts.step in there]
 
 
 def _checkpoint(folder: Path) -> CheckpointFacts:
@@ -177,7 +184,12 @@ def _record(folder: Path, step: int) -> dict[str, Any]:
 
 
 def _size(folder: Path) -> int:
-    return sum(os.lstat(Path(root) / name).st_size for root, _, names in os.walk(folder) for name in names)
+    size = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                size += os.lstat(Path(root) / name).st_size
+    return size
 
 
 def _names(folder: Path) -> list[str]:

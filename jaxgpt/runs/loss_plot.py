@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxgpt.config import RequestError
 
-from .curves import LOSS, Curve, RunCurves
+from .curves import LOSS, Curve, RunCurves, averaged
 from .pictures import COLOURS, picture
 
 _UNITS = {
@@ -50,20 +50,21 @@ def draw_runs(runs: Sequence[RunCurves], path: Path, *, field: str, smooth: int,
     """
     with picture(path, panels=1, size=(9, 6)) as (axis,):
         for run, colour, marker in zip(runs, COLOURS, _MARKERS, strict=False):
-            _draw_run(axis, run, colour, marker, field)
-        averaged = f" (mean of {smooth} logged lines)" if smooth > 1 else ""
+            _draw_run(axis, run, colour, marker, f"{', training' if field == LOSS else ''}{averaged(smooth)}")
         unit = _UNITS.get(field, "")
-        axis.set_ylabel(f"{field}{averaged}{', ' if unit else ''}{unit}")
+        axis.set_ylabel(f"{field}{', ' if unit else ''}{unit}")
         axis.set_xlabel("\n".join(["step", *notes]))
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(visible=True, alpha=0.3)
         axis.legend(frameon=False)
 
 
-def _draw_run(axis: Any, run: RunCurves, colour: str, marker: str, field: str) -> None:
-    what = ", training" if field == LOSS else ""
+def _draw_run(axis: Any, run: RunCurves, colour: str, marker: str, what: str) -> None:
     thin = 1.0 if run.validation else 1.6
-    axis.plot(run.curve.steps, run.curve.values, color=colour, linewidth=thin, alpha=0.75, label=f"{run.name}{what}")
+    steps, values, alone = run.curve.steps, run.curve.values, run.curve.alone
+    axis.plot(steps, values, color=colour, linewidth=thin, alpha=0.75, label=f"{run.name}{what}")
+    if alone:
+        axis.plot([steps[i] for i in alone], [values[i] for i in alone], ".", color=colour, alpha=0.75)
     if run.validation is not None:
         _draw_validation(axis, run.validation, run.name, colour, marker)
 

@@ -157,7 +157,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     Raises:
         RequestError: the file is missing, or a whole line is no metrics line.
     """
-    return _read_lines(path, "numbers", lambda values: {name: _WORDS.get(v, v) for name, v in values.items()})
+    return _read_lines(path, "numbers", lambda values: {name: _number(value) for name, value in values.items()})
 
 
 def last_logged_step(path: Path) -> int:
@@ -175,7 +175,7 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
     Raises:
         RequestError: the file is missing, or a whole line is no sample.
     """
-    return _read_lines(path, "'text'", lambda values: {"text": values["text"]})
+    return _read_lines(path, "'text'", lambda values: {"text": _text(values["text"])})
 
 
 def _read_lines(path: Path, expected: str, read: Callable[[dict[str, Any]], dict[str, Any]]) -> list[dict[str, Any]]:
@@ -191,11 +191,33 @@ def _parsed(
 ) -> dict[str, Any]:
     try:
         values = json.loads(line)
-        return {"step": int(values.pop("step"))} | read(values)
-    except (ValueError, AttributeError, KeyError, TypeError):
+        return {"step": _step(values.pop("step"))} | read(values)
+    except (ValueError, AttributeError, KeyError, TypeError, OverflowError, RecursionError):
         raise RequestError(
             f"{place}: expected a JSON object with 'step' and {expected}, got {line[:60]!r}; remove that line"
         ) from None
+
+
+def _step(value: Any) -> int:
+    """Return a step as it was written; ValueError where that is none that TensorBoard could hold."""
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError
+    return value
+
+
+def _number(value: Any) -> float:
+    """Return a number, or what a word means that stands for one; some error where it is neither."""
+    if isinstance(value, str):
+        return _WORDS[value]
+    if isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 def _rewrite(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:

@@ -17,7 +17,7 @@ from orbax.checkpoint.checkpoint_managers import (
 from orbax.checkpoint.path import atomicity
 
 from .files import sync
-from .record import Losses, best_of
+from .record import Losses, best_step
 
 
 def manager_options(
@@ -49,7 +49,7 @@ class _Best(PreservationPolicy):
     def should_preserve(
         self, checkpoints: Sequence[ocp.checkpoint_manager.CheckpointInfo], *, context: PreservationContext
     ) -> Sequence[bool]:
-        best = best_of(self.losses())
+        best = best_step(self.losses())
         return [checkpoint.step == best for checkpoint in checkpoints]
 
 

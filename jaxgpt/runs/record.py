@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,13 +56,14 @@ def check_arrays(record: Mapping[str, Any], items: Arrays) -> None:
                 raise DamagedError(f"{item}/{path} differs from what was written")
 
 
-def best_of(losses: Losses) -> int | None:
-    """Return the step of the lowest loss, the earliest of equal ones; None where there is none.
+def best_step(losses: Losses) -> int | None:
+    """Return the step of the lowest loss, the earliest of equal ones; None where none is finite.
 
-    >>> best_of({3: 2.5, 6: 2.0, 9: 2.0}), best_of({})
+    >>> best_step({3: 2.5, 6: 2.0, 9: 2.0}), best_step({3: float("nan"), 6: float("inf")})
     (6, None)
     """
-    return min(losses, key=lambda step: (losses[step], step), default=None)
+    finite = [step for step, loss in losses.items() if math.isfinite(loss)]
+    return min(finite, key=lambda step: (losses[step], step), default=None)
 
 
 def _entries(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:

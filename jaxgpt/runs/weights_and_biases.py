@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import netrc
+import os
 import queue
 import secrets
 import threading
+import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Self
 
-from jaxgpt.config import flatten, warn
+from jaxgpt.config import RequestError, flatten, warn
 
 from .directory import RunDirectory
 from .extras import require_extra
@@ -17,16 +21,50 @@ from .files import write_atomically
 _WAITING_LINES = 10_000
 _LAST_SECONDS = 20.0  # given to what is still to be sent when a run ends
 _OPENING_SECONDS = 15.0  # fewer: a process that ends while wandb still tries to open is held up by it
+_MODES_WITHOUT_KEY = ("offline", "dryrun", "disabled")
+_PUBLIC_HOST = "api.wandb.ai"  # a key for it serves the hosts that stand for it too
 
 
 def check_wandb(project: str | None) -> None:
     """Refuse, before anything is written, a project that nothing here could send to; None is no project.
 
     Raises:
-        RequestError: wandb is not installed.
+        RequestError: wandb is not installed, refuses its environment, or has no API key where it needs one.
     """
-    if project is not None:
-        require_extra("train.wandb_project", "wandb", "wandb")
+    if project is None:
+        return
+    require_extra("train.wandb_project", "wandb", "wandb")
+    try:
+        settings = _silent_wandb().setup().settings
+    except Exception as error:  # whatever a library may raise that is given a wrong variable
+        raise RequestError(f"train.wandb_project: wandb does not start: {_one_line(error)}; mend that") from None
+    if settings.mode not in _MODES_WITHOUT_KEY and not _has_key(settings):
+        raise RequestError(
+            "train.wandb_project: wandb has no API key; run `wandb login` or set WANDB_API_KEY, or set "
+            "WANDB_MODE=offline to keep what it would send in the run's folder"
+        )
+
+
+def _silent_wandb() -> Any:
+    """Return the module, told to be silent: else it asks on a terminal, in whatever thread, for what it lacks."""
+    import wandb
+
+    wandb.setup(wandb.Settings(silent=True))
+    return wandb
+
+
+def _has_key(settings: Any) -> bool:
+    hosts = [urllib.parse.urlsplit(settings.base_url).netloc, _PUBLIC_HOST]
+    return bool(settings.api_key or settings.identity_token_file or any(map(_in_netrc, hosts)))
+
+
+def _in_netrc(host: str) -> bool:
+    """Return whether `wandb login` has left a key for the host where it leaves them."""
+    for path in filter(None, [os.environ.get("NETRC"), "~/.netrc", "~/_netrc"]):
+        with contextlib.suppress(OSError, netrc.NetrcParseError):
+            if netrc.netrc(os.path.expanduser(path)).authenticators(host):
+                return True
+    return False
 
 
 class WandbLog:
@@ -50,17 +88,15 @@ class WandbLog:
         """Hand over the numbers of a step."""
         if self._sender.ident is None:
             self._sender.start()
-        if not self._given_up.is_set():
-            try:
-                self._lines.put_nowait({"step": step, **numbers})
-            except queue.Full:
-                self._give_up(f"{_WAITING_LINES} lines wait to be taken")
+        self._put({"step": step, **numbers})
 
     def close(self) -> None:
         """Wait some seconds for what is still to be sent."""
-        if self._sender.ident is None or self._given_up.is_set():
+        if self._sender.ident is None:
             return
-        self._lines.put(None)
+        self._put(None)
+        if self._given_up.is_set():
+            return
         self._sender.join(_LAST_SECONDS)
         if self._sender.is_alive():
             self._give_up(f"not all was sent within {_LAST_SECONDS:g} s of the end")
@@ -71,6 +107,14 @@ class WandbLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _put(self, line: dict[str, float] | None) -> None:
+        """Hand over a line, or the end, without waiting for room."""
+        if not self._given_up.is_set():
+            try:
+                self._lines.put_nowait(line)
+            except queue.Full:
+                self._give_up(f"{_WAITING_LINES} lines wait to be taken")
+
     def _send(self) -> None:
         try:
             remote = self._opened()
@@ -79,11 +123,10 @@ class WandbLog:
                 remote.log(line)
             remote.finish()
         except Exception as error:  # whatever it is, the run is not to end for it
-            self._give_up(" ".join(str(error).split()) or type(error).__name__)
+            self._give_up(_one_line(error))
 
     def _opened(self) -> Any:
-        import wandb
-
+        wandb = _silent_wandb()
         return wandb.init(
             project=self._run.manifest.config.train.wandb_project,
             id=self._kept_id(),
@@ -104,3 +147,7 @@ class WandbLog:
         if not self._given_up.is_set():
             self._given_up.set()
             warn(f"Weights & Biases: {reason}; the run goes on without it, metrics.jsonl has its numbers")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxgpt.runs.metrics import read_metrics
+from jaxgpt.runs.record import best_step
 
 
 class Validation(NamedTuple):
@@ -32,13 +32,13 @@ def validations(lines: Sequence[Mapping[str, Any]]) -> list[Validation]:
 
 
 def best_of(history: Sequence[Validation]) -> Validation | None:
-    """Return the lowest, of equal ones the first; None where there is none. A loss that is not a number is never it.
+    """Return the lowest, of equal ones the first, by the rule of the best checkpoint; None where none is finite.
 
     >>> best_of([Validation(1, 3.0), Validation(2, float("nan")), Validation(3, 2.5), Validation(4, 2.5)])
     Validation(step=3, loss=2.5)
     """
-    numbers = [validation for validation in history if not math.isnan(validation.loss)]
-    return min(numbers, key=lambda validation: validation.loss, default=None)
+    step = best_step(dict(history))
+    return next((validation for validation in history if validation.step == step), None)
 
 
 def rises(history: Sequence[Validation]) -> int:

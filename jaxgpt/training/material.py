@@ -12,10 +12,10 @@ from jaxgpt.data.sources import Sources
 from jaxgpt.data.tokenizer import Tokenizer, choose_tokenizer, tokenizer_from_json
 from jaxgpt.interop.opening import open_model
 from jaxgpt.model.parameters import Params
-from jaxgpt.runs.checkpoints import saved_steps
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.manifest import check_vocabulary
 from jaxgpt.runs.saved import Warn
+from jaxgpt.runs.step_folders import saved_steps
 
 
 def _say_nothing(line: str) -> None:

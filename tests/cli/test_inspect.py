@@ -1,5 +1,6 @@
 """`jaxgpt inspect`: what a run holds, what is damaged, and what differs between two."""
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -13,10 +14,12 @@ from small_models import random_parameters
 
 import jaxgpt
 from jaxgpt.config import RunConfig, apply_settings
+from jaxgpt.runs import inspection
 from jaxgpt.runs.checkpoints import CheckpointStore
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.manifest import Manifest
 from jaxgpt.runs.metrics import MetricsLog
+from jaxgpt.runs.saved import load_run
 
 SETTINGS = {"model.context_length": 16, "model.width": 8, "model.layers": 1, "model.heads": 2, "train.steps": 30}
 LOSSES = {10: (3.5, 3.25), 20: (3.0, 2.75), 30: (2.5, 3.125)}  # step: (loss, validation loss)
@@ -143,11 +146,45 @@ def test_what_was_skipped_or_never_finished_is_named(command, run, tmp_path):
     run = copied(run, tmp_path)
     (run / "damaged").mkdir()
     (run / "checkpoints" / "30").rename(run / "damaged" / "30")
-    (run / "checkpoints" / "40.orbax-checkpoint-tmp").mkdir()
+    for name in ("40.orbax-checkpoint-tmp", "0099", "notes.old"):
+        (run / "checkpoints" / name).mkdir()
     out = command("inspect", run)[1]
     assert f"found damaged and moved to {run / 'damaged'}: 30" in out
-    assert "being written, or never finished: 40.orbax-checkpoint-tmp" in out
+    assert "being written, or never finished: 40.orbax-checkpoint-tmp\n" in out
+    assert "cannot read its record" not in out
     assert "saved up to step 20 of 30" in out
+
+
+def test_the_best_is_the_one_that_would_be_taken(command, run, tmp_path):
+    run = copied(run, tmp_path)
+    flip_in_arrays(run, 20)
+    assert json.loads(command("inspect", run, "--json")[1])["best"] == 20
+    assert json.loads(command("inspect", run, "--verify", "--json")[1])["best"] == 30
+    *_, step = load_run(run, warn=lambda _: None, checkpoint="best")
+    assert step == 30
+
+
+@pytest.mark.parametrize("moment", ["before its size is read", "before its record is read", "before its arrays are"])
+def test_a_checkpoint_that_the_run_deletes_meanwhile_is_none(command, run, tmp_path, monkeypatch, moment):
+    run = copied(run, tmp_path)
+
+    def deleting(function):
+        def first(*arguments):
+            with contextlib.suppress(FileNotFoundError):
+                (run / "checkpoints" / "10").rename(tmp_path / "gone")
+            return function(*arguments)
+
+        return first
+
+    place, name = {
+        "before its size is read": (inspection.os, "lstat"),
+        "before its record is read": (inspection, "_record"),
+        "before its arrays are": (CheckpointStore, "verify"),
+    }[moment]
+    monkeypatch.setattr(place, name, deleting(getattr(place, name)))
+    code, out, err = command("inspect", run, "--verify", "--json")
+    assert (code, err) == (0, "")
+    assert [facts["step"] for facts in json.loads(out)["checkpoints"]] == [20, 30]
 
 
 def test_verify_of_a_sound_run_ends_well(command, run):

@@ -15,7 +15,8 @@ import pytest
 from fuzzing import CHANGES, fuzz, fuzzed, one_message, spoilt
 
 from jaxgpt.config import JaxgptError
-from jaxgpt.runs.checkpoints import CheckpointStore, saved_steps
+from jaxgpt.runs.checkpoints import CheckpointStore
+from jaxgpt.runs.step_folders import saved_steps
 
 STEPS = (1, 2)
 

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from jaxgpt.config import RequestError
-from jaxgpt.runs.curves import read_curves, running_mean, warnings
+from jaxgpt.runs.curves import Curve, read_curves, running_mean, warnings
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.loss_plot import check_count, draw_runs
 from jaxgpt.runs.metrics import MetricsLog
@@ -84,3 +84,33 @@ def test_a_picture_is_written(logged, tmp_path):
     runs = read_curves(paths, field="loss", smooth=1)
     draw_runs(runs, tmp_path / "losses.png", field="loss", smooth=1, notes=["a note"])
     assert (tmp_path / "losses.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("losses", [[(1, 3.0)], [(1, math.nan), (2, 3.0), (3, math.inf)]], ids=str)
+def test_a_value_without_neighbours_is_seen(logged, tmp_path, losses):
+    """The dot lies in the middle, where all else is grey."""
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed (the plot extra)")
+    from matplotlib.image import imread
+
+    draw_runs(
+        read_curves([logged("a", losses)], field="loss", smooth=1),
+        tmp_path / "a.png",
+        field="loss",
+        smooth=1,
+        notes=[],
+    )
+    pixels = imread(tmp_path / "a.png")
+    height, width, _ = pixels.shape
+    middle = pixels[height // 3 : 2 * height // 3, width // 3 : 2 * width // 3]
+    assert (middle[..., 2] - middle[..., 0] > 0.3).any()
+
+
+def test_values_that_no_line_reaches():
+    nan = math.nan
+    for values, alone in [
+        ([1.0], [0]),
+        ([1.0, 2.0], []),
+        ([nan, 1.0, nan, 2.0], [1, 3]),
+        ([1.0, nan, 2.0, 2.0], [0]),
+    ]:
+        assert Curve(list(range(len(values))), values).alone == alone

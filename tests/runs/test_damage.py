@@ -187,6 +187,14 @@ def test_where_none_is_usable_the_error_says_what_is_wrong_with_each_and_nothing
     assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
 
 
+@pytest.mark.parametrize("name", ["0099", "٣", "3.5", "notes"])
+def test_a_folder_that_no_step_is_written_to_is_nobodys_checkpoint(folder, name):
+    (folder / name).mkdir()
+    (folder / "3").write_text("a file, not a folder")
+    assert restore(folder, writable=True) == (2, [])
+    assert sorted(path.name for path in folder.iterdir()) == sorted(["1", "2", "3", name])
+
+
 def test_an_empty_folder_of_a_step_is_damage(folder):
     shutil.rmtree(folder / "2")
     (folder / "2").mkdir()

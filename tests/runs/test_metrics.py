@@ -14,7 +14,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from jaxgpt.config import RequestError, WorkError
 from jaxgpt.runs.directory import RunDirectory
-from jaxgpt.runs.metrics import MetricsLog, read_metrics
+from jaxgpt.runs.metrics import MetricsLog, read_metrics, read_samples
 
 
 @pytest.fixture
@@ -133,11 +133,28 @@ def test_cutting_back_a_run_without_metrics_is_fine(run):
     assert not run.metrics_path.exists()
 
 
-@pytest.mark.parametrize("line", ["\0\0\0", "[1]", '{"loss": 1}', '{"step": null}', "3"])
+DAMAGED = ["\0\0\0", "[1]", '{"loss": 1}', "3", "[" * 100_000]
+NO_STEPS = ["null", "1e400", "1.5", "true", '"1"', "-1", "1" + "0" * 400]
+NO_NUMBERS = ["null", '"abc"', "true", "[1]", "1e400", "NaN", "1" + "0" * 400]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [*DAMAGED, *(f'{{"step": {value}}}' for value in NO_STEPS), *(f'{{"step": 1, "x": {v}}}' for v in NO_NUMBERS)],
+    ids=lambda line: line[:25],
+)
 def test_a_damaged_line_is_named(run, line):
     run.metrics_path.write_text(f'{{"step": 1}}\n{line}\n{{"step": 2}}\n')
-    with pytest.raises(RequestError, match="line 2: expected a JSON object with 'step'"):
-        read_metrics(run.metrics_path)
+    with MetricsLog(run) as log:
+        for read in (lambda: read_metrics(run.metrics_path), lambda: log.cut_back(1)):
+            with pytest.raises(RequestError, match="line 2: expected a JSON object with 'step' and numbers, got b"):
+                read()
+
+
+def test_a_sample_that_is_no_text_is_named(run):
+    run.samples_path.write_text('{"step": 1, "text": "to be"}\n{"step": 2, "text": 3}\n')
+    with pytest.raises(RequestError, match="line 2: expected a JSON object with 'step' and 'text', got b"):
+        read_samples(run.samples_path)
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -14,7 +14,9 @@ def history(*losses):
 def test_the_best_is_the_first_of_the_lowest():
     assert best_of(history(3.0, 2.0, 2.5, 2.0)) == (200, 2.0)
     assert best_of(history(math.nan, 2.0)) == (200, 2.0)
+    assert best_of(history(math.inf, 2.0, math.nan)) == (200, 2.0)
     assert best_of(history(math.nan)) is None
+    assert best_of(history(math.inf)) is None
     assert best_of([]) is None
 
 

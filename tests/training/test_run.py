@@ -22,9 +22,10 @@ import jaxgpt
 from jaxgpt.cli import main
 from jaxgpt.config import RequestError, WorkError
 from jaxgpt.generation.generate import Generation
-from jaxgpt.runs.checkpoints import CheckpointStore, saved_steps
+from jaxgpt.runs.checkpoints import CheckpointStore
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.metrics import read_metrics
+from jaxgpt.runs.step_folders import saved_steps
 from jaxgpt.training import loop, samples
 from jaxgpt.training.evaluate import Estimate
 from jaxgpt.training.material import gather_material
