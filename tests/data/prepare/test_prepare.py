@@ -1,6 +1,7 @@
 """The file has the ids of the texts, whatever interrupts its making, and what is wrong is refused in words."""
 
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -139,7 +140,7 @@ def test_characters_are_those_of_all_documents(folder):
 def interrupted(request, monkeypatch, calls, after=0):
     """Run until the disk has been asked for `calls` things, then end as a killed process does, `after` bytes late."""
     asked = 0
-    originals = {name: getattr(os, name) for name in ("pwrite", "fsync", "ftruncate", "replace")}
+    originals = {name: getattr(os, name) for name in ("pwrite", "fsync", "ftruncate", "link")}
 
     def count(name):
         def call(*arguments):
@@ -253,7 +254,7 @@ def test_an_input_may_be_mended_behind_what_was_read(begun):
         ({"tokenizer": ByteTokenizer(), "end_id": None}, "begun with another tokenizer, end token 256"),
         ({"end_id": None}, "begun with end token 256; repeat the command it was begun with, or delete"),
         ({"field": "body"}, "begun with field 'text'"),
-        ({"inputs": []}, "begun with other files"),
+        ({"inputs": []}, "begun with other files, or other spellings of their names; repeat"),
     ],
     ids=str,
 )
@@ -266,7 +267,7 @@ def test_another_request_is_not_mixed_with_the_first(begun, change, words):
 def test_two_at_once_are_refused(folder):
     Path("a.txt").write_text("to be")
     request = request_for("a.txt")
-    with PartialFile.hold(request.out, request.header()):
+    with PartialFile.hold(request.out, request.header(), request.identity()):
         assert "another process prepares out.tokens" in refusal(prepare, request, ignore)
     prepare(request, ignore)
 
@@ -301,6 +302,112 @@ def test_another_file_is_never_overwritten(folder):
     )
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"out.tokens.partial": b"notes"},
+        {"out.tokens.journal": b"notes\n"},
+        {"out.tokens.partial": b"notes", "out.tokens.journal": b""},
+        {"out.tokens.partial": b"", "out.tokens.journal": b"0123456789abcdef {}\n"},
+    ],
+    ids=str,
+)
+def test_files_that_no_call_has_left_stay_as_they_are(folder, theirs):
+    Path("a.txt").write_text("to be")
+    for name, content in theirs.items():
+        Path(name).write_bytes(content)
+    message = refusal(prepare, request_for("a.txt"), ignore)
+    assert message.startswith(f"there is {' and '.join(theirs)} already, and nothing says that an earlier call has")
+    assert {name: Path(name).read_bytes() for name in os.listdir()} == theirs | {"a.txt": b"to be"}
+
+
+def test_a_link_is_not_followed_to_what_it_names(folder):
+    Path("a.txt").write_text("to be")
+    Path("empty").touch()
+    Path("out.tokens.partial").symlink_to("empty")
+    assert "nothing says that an earlier call has left it" in refusal(prepare, request_for("a.txt"), ignore)
+
+
+def test_a_journal_whose_beginning_is_damaged_is_not_thrown_away(begun):
+    path = journal_path(begun.out)
+    content = bytearray(path.read_bytes())
+    content[20] ^= 1
+    path.write_bytes(content)
+    assert "(out.tokens.journal is gone, damaged or another program's)" in refusal(prepare, begun, ignore)
+    content[20] ^= 1
+    path.write_bytes(content)
+    assert prepare(begun, ignore).resumed > 10_000
+
+
+def test_a_journal_of_another_version_is_refused_in_words(begun):
+    path = journal_path(begun.out)
+    begin, entry, *_ = path.read_bytes().splitlines(keepends=True)
+    record = json.loads(entry.partition(b" ")[2])
+    record["tokens"] = record.pop("ids")
+    content = json.dumps(record).encode()
+    path.write_bytes(begin + hashlib.sha256(content).hexdigest()[:16].encode() + b" " + content + b"\n")
+    message = refusal(prepare, begun, ignore)
+    assert message.startswith("out.tokens.journal: an entry has other fields than this version of the program writes")
+    assert partial_path(begun.out).exists()
+
+
+@pytest.mark.parametrize("name", ["out.tokens", "out.tokens.partial", "out.tokens.journal", "link"])
+def test_an_input_that_would_be_written_is_refused(folder, name):
+    Path("out.tokens").write_text("to be")
+    Path("link").symlink_to("out.tokens")
+    Path(name).write_text("to be")
+    refused = f"INPUT: '{name}' is {name.replace('link', 'out.tokens')}, which this command writes; name another"
+    assert refused in refusal(prepare, request_for(name), ignore)
+    assert Path(name).read_text() == "to be"
+
+
+def refused_link(source, target):
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_file_that_appears_during_the_work_stays(folder, monkeypatch, has_links):
+    Path("a.txt").write_text("to be")
+    request = request_for("a.txt")
+    if not has_links:
+        monkeypatch.setattr(os, "link", refused_link)
+    message = refusal(prepare, request, lambda *_: Path("out.tokens").write_text("mine"), kind=WorkError)
+    assert message == (
+        "out.tokens has appeared since this was begun, and nothing is overwritten; all that was done is kept in "
+        "out.tokens.partial: move out.tokens away, then run the same command again"
+    )
+    assert Path("out.tokens").read_text() == "mine"
+    Path("out.tokens").unlink()
+    assert prepare(request, ignore).resumed == 6
+    assert documents_in("out.tokens") == ["to be"]
+    assert sorted(os.listdir()) == ["a.txt", "out.tokens"]
+
+
+def test_what_is_not_the_disks_fault_is_not_called_so(folder, monkeypatch):
+    Path("a.txt").write_text("to be")
+
+    def broken(path, flags, *mode):
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    monkeypatch.setattr(os, "open", broken)
+    assert refusal(prepare, request_for("a.txt"), ignore, kind=WorkError) == (
+        "cannot write out.tokens.partial: Too many open files; what was written so far is kept: mend that, then run "
+        "the same command again"
+    )
+
+
+def test_an_input_that_cannot_be_read_on_is_named(folder, monkeypatch):
+    Path("a.txt").write_text("to be")
+    request = request_for("a.txt")
+
+    def broken(file):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("jaxgpt.data.prepare.reading._state", broken)
+    message = refusal(prepare, request, ignore)
+    assert message == "INPUT: cannot read 'a.txt': Input/output error; make it readable"
+
+
 def test_a_full_disk_is_one_message_and_goes_on_later(folder, small_blocks, monkeypatch):
     Path("a.txt").write_text(LINES)
     request = request_for("a.txt")
@@ -315,8 +422,8 @@ def test_a_full_disk_is_one_message_and_goes_on_later(folder, small_blocks, monk
         patched.setattr(os, "pwrite", full)
         message = refusal(prepare, request, ignore, kind=WorkError)
     assert message == (
-        "cannot write out.tokens.partial: No space left on device; what was written so far is kept: free space or "
-        "make the folder writable, then run the same command again"
+        "cannot write out.tokens.partial: No space left on device; what was written so far is kept: free space, then "
+        "run the same command again"
     )
     assert prepare(request, ignore).resumed > 10_000
     assert documents_in("out.tokens") == [LINES]
