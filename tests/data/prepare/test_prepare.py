@@ -2,11 +2,13 @@
 
 import dataclasses
 import errno
+import fcntl
 import hashlib
 import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from jaxgpt.config import RequestError, WorkError
 from jaxgpt.data import ByteTokenizer, CharacterTokenizer, JsonTokenizer, TokenFile, train_bpe
 from jaxgpt.data.prepare import Request, find_inputs, prepare
+from jaxgpt.data.prepare.journal import Entry
 from jaxgpt.data.prepare.partial import PartialFile, journal_path, partial_path
 from jaxgpt.data.prepare.preparation import characters_of
 from jaxgpt.data.tokenizer.special import with_roles
@@ -264,6 +267,34 @@ def test_another_request_is_not_mixed_with_the_first(begun, change, words):
     assert documents_in("out.tokens") == [LINES]
 
 
+def test_other_libraries_do_not_go_on(begun, monkeypatch):
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.0.1")
+    assert "out.tokens.partial was begun with other versions of the libraries" in refusal(prepare, begun, ignore)
+
+
+def test_a_file_that_was_given_its_name_meanwhile_is_not_held(folder, monkeypatch):
+    Path("a.txt").write_text("to be")
+    original = fcntl.flock
+
+    def late(descriptor, how):
+        partial_path(Path("out.tokens")).rename("out.tokens")
+        original(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert "another process prepares out.tokens" in refusal(prepare, request_for("a.txt"), ignore)
+
+
+def test_a_state_is_secured_once(folder):
+    Path("a.txt").write_text("to be")
+    request = request_for("a.txt")
+    with PartialFile.hold(request.out, request.header(), request.identity()) as partial:
+        partial.resume(lambda size: None)
+        partial.append([np.array([7], "<u2").data], Entry(ids=1))
+        partial.secure()
+        partial.secure()
+    assert len(journal_path(request.out).read_bytes().splitlines()) == 2  # what was asked, and the state
+
+
 def test_two_at_once_are_refused(folder):
     Path("a.txt").write_text("to be")
     request = request_for("a.txt")
@@ -281,6 +312,39 @@ def test_a_file_that_is_done_is_known_again(folder, monkeypatch):
     assert (again.header, again.text_bytes) == (first.header, None)
     assert Path("out.tokens").read_bytes() == content
     assert sorted(os.listdir()) == ["a.txt", "out.tokens"]
+
+
+def test_killed_after_the_name_was_given_the_next_call_tidies_up(folder, monkeypatch):
+    Path("a.txt").write_text("to be")
+    request = request_for("a.txt")
+
+    def killed(path, missing_ok=False):
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", killed)
+        with pytest.raises(Killed):
+            prepare(request, ignore)
+    assert sorted(os.listdir()) == ["a.txt", "out.tokens", "out.tokens.journal", "out.tokens.partial"]
+    assert prepare(request, ignore).text_bytes is None
+    assert sorted(os.listdir()) == ["a.txt", "out.tokens"]
+
+
+@pytest.mark.parametrize("name", ["out.tokens.partial", "out.tokens.journal"])
+def test_a_file_that_is_done_leaves_other_files_beside_it(folder, name):
+    Path("a.txt").write_text("to be")
+    prepare(request_for("a.txt"), ignore)
+    Path(name).write_text("mine")
+    prepare(request_for("a.txt"), ignore)
+    assert Path(name).read_text() == "mine"
+
+
+def test_what_is_begun_beside_a_file_that_is_done_stays(begun):
+    prepare(dataclasses.replace(begun, out=Path("whole.tokens")), ignore)
+    Path("whole.tokens").rename("out.tokens")
+    assert prepare(begun, ignore).text_bytes is None
+    Path("out.tokens").unlink()
+    assert prepare(begun, ignore).resumed > 10_000
 
 
 def test_another_file_is_never_overwritten(folder):
@@ -490,6 +554,13 @@ def test_a_file_that_changes_while_it_is_read_is_refused(folder, small_blocks):
             file.write("more")
 
     assert "'a.txt' changed while it was read" in refusal(prepare, request_for("a.txt"), write)
+
+
+def test_a_file_that_changes_before_it_is_read_is_refused(folder):
+    Path("a.txt").write_text(LINES)
+    request = request_for("a.txt")
+    Path("a.txt").write_text(LINES + "more")
+    assert "'a.txt' changed while it was read" in refusal(prepare, request, ignore)
 
 
 @pytest.mark.parametrize(
