@@ -161,15 +161,20 @@ def _write(path: Path, *parts: bytes | memoryview) -> None:
         with temporary.open("wb") as file:
             for part in parts:
                 file.write(part)
-        put_in_place(temporary, path)
+        put_in_place(temporary, path, os.replace)
     except OSError as error:
         raise WorkError(f"cannot write {path}: {error.strerror}; free space or name another folder") from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def put_in_place(temporary: Path, path: Path) -> None:
-    """Give a whole file its name: on disk before the rename, the rename on disk after it.
+def put_in_place(temporary: Path, path: Path, name: Callable[[Path, Path], None]) -> None:
+    """Give a whole file its name: on disk before that, the name on disk after it.
+
+    Args:
+        temporary: where it lies.
+        path: its name from now on.
+        name: gives the first the name that is the second.
 
     Raises:
         OSError: the disk refused.
@@ -181,7 +186,7 @@ def put_in_place(temporary: Path, path: Path) -> None:
         finally:
             os.close(descriptor)
         if place == temporary:
-            os.replace(temporary, path)
+            name(temporary, path)
 
 
 def _check_length(found: int, expected: int, header: TokenHeader) -> None:

@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
+from jaxgpt.config import RequestError, blamed_on
+
 from .reading import Mark
 
 
@@ -39,12 +41,25 @@ class Entry:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Self:
-        """Rebuild an entry from `to_json`'s record."""
-        return cls(**record | {"mark": Mark(**record["mark"])})
+        """Rebuild an entry from `to_json`'s record.
+
+        Raises:
+            RequestError: it has other fields.
+        """
+        try:
+            return cls(**record | {"mark": Mark(**record["mark"])})
+        except (KeyError, TypeError):
+            raise RequestError(
+                "an entry has other fields than this version of the program writes; go on with the version it was "
+                "begun with, or delete it and the ids beside it to begin again"
+            ) from None
 
 
 class Journal:
     """An open journal; `add` returns when its line is on disk.
+
+    Raises:
+        RequestError: another version of the program has written it.
 
     Example:
         >>> import tempfile
@@ -64,7 +79,7 @@ class Journal:
         self.request: dict[str, Any] | None = None
         self.entries: list[Entry] = []
         self._ends: list[int] = []  # where each entry's line ends
-        with os.fdopen(os.dup(self._descriptor), "rb") as file:
+        with blamed_on(str(path)), os.fdopen(os.dup(self._descriptor), "rb") as file:
             self._read(file.read())
 
     def _read(self, content: bytes) -> None:
@@ -111,16 +126,35 @@ class Journal:
         os.close(self._descriptor)
 
 
+def is_journal(path: Path) -> bool:
+    """Return whether a file that may be there begins as a journal does."""
+    return _record(_first_line(path)) is not None
+
+
+def is_beginning(path: Path, request: dict[str, Any]) -> bool:
+    """Return whether a file that may be there is all that a kill has left of the first line for a request."""
+    return _line(request).startswith(_first_line(path))
+
+
+def _first_line(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.readline()
+    except FileNotFoundError:
+        return b""
+
+
 def _line(record: dict[str, Any]) -> bytes:
     content = json.dumps(record, separators=(",", ":")).encode("ascii")
     return hashlib.sha256(content).hexdigest()[:16].encode("ascii") + b" " + content + b"\n"
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """Return a line's object, None if it is not whole."""
+    """Return a line's object, None if it is not whole or none."""
     digest, _, content = line.partition(b" ")
     whole = line.endswith(b"\n") and hashlib.sha256(content[:-1]).hexdigest()[:16].encode("ascii") == digest
-    return json.loads(content) if whole else None
+    record = json.loads(content) if whole else None
+    return record if isinstance(record, dict) else None
 
 
 def write_all(descriptor: int, content: bytes | memoryview, place: int) -> None:

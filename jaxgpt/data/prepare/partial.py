@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import hashlib
 import os
@@ -15,10 +16,16 @@ from jaxgpt.config import RequestError, WorkError, warn
 
 from ..token_file import put_in_place
 from ..token_header import TokenHeader, token_dtype
-from .journal import Entry, Journal, write_all
+from .journal import Entry, Journal, is_beginning, is_journal, write_all
 from .reading import BLOCK
 
-_WORDS = {"inputs": "other files", "tokenizer": "another tokenizer", "libraries": "other versions of the libraries"}
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+_WORDS = {
+    "inputs": "other files, or other spellings of their names",
+    "tokenizer": "another tokenizer",
+    "libraries": "other versions of the libraries",
+}
 
 
 def partial_path(out: Path) -> Path:
@@ -38,8 +45,11 @@ class PartialFile:
         entry: the state that is written, secured or not.
     """
 
-    def __init__(self, out: Path, header: TokenHeader, descriptor: int, journal: Journal) -> None:
-        self._out, self._header, self._descriptor, self._journal = out, header, descriptor, journal
+    def __init__(
+        self, out: Path, header: TokenHeader, request: dict[str, Any], descriptor: int, journal: Journal
+    ) -> None:
+        self._out, self._header, self._request = out, header, request
+        self._descriptor, self._journal = descriptor, journal
         self._room = len(header.to_bytes())
         self._itemsize = token_dtype(header.vocab_size).itemsize
         self._hash = hashlib.sha256()
@@ -47,43 +57,45 @@ class PartialFile:
 
     @classmethod
     @contextlib.contextmanager
-    def hold(cls, out: Path, header: TokenHeader) -> Iterator[Self]:
+    def hold(cls, out: Path, header: TokenHeader, request: dict[str, Any]) -> Iterator[Self]:
         """Open what is there of `out`, or begin it, for this process alone.
 
         Args:
             out: the token file that it will be.
             header: its header, but for what is not yet counted.
+            request: all that decides the ids; one that differs from the recorded one is refused by `resume`.
 
         Raises:
-            RequestError: another process holds it.
+            RequestError: another process holds it, another version of the program has begun it, or files of its names
+                are there that no call has left.
             WorkError: the disk refuses, then or in the block.
         """
         with _disk(out), contextlib.ExitStack() as held:
+            _check_ours(out, request)
             descriptor = _locked(out)
             held.callback(os.close, descriptor)
             journal = Journal(journal_path(out))
             held.callback(journal.close)
             try:
-                yield cls(out, header, descriptor, journal)
+                yield cls(out, header, request, descriptor, journal)
             finally:
                 if not journal.entries:  # done, or nothing that is worth keeping
                     partial_path(out).unlink(missing_ok=True)
                     journal_path(out).unlink(missing_ok=True)
 
-    def resume(self, request: dict[str, Any], progress: Callable[[int], None]) -> None:
+    def resume(self, progress: Callable[[int], None]) -> None:
         """Go to the last secured state whose ids are as they were, or to the beginning.
 
         Args:
-            request: all that decides the ids; one that differs from the recorded one is refused.
             progress: called with the number of bytes of each block that is read.
 
         Raises:
             RequestError: it was begun for another request.
         """
         if not self._journal.entries:
-            self._begin(request)
+            self._begin()
             return
-        self._check_request(request)
+        self._check_request()
         kept, self.entry = self._verified(progress)
         if kept < len(self._journal.entries):
             warn(
@@ -93,14 +105,15 @@ class PartialFile:
         self._journal.keep(kept)
         os.ftruncate(self._descriptor, self._room + self.entry.ids * self._itemsize)
 
-    def _begin(self, request: dict[str, Any]) -> None:
+    def _begin(self) -> None:
+        """Begin so that ids are there only beside a journal that says whose they are."""
         os.ftruncate(self._descriptor, 0)
-        os.ftruncate(self._descriptor, self._room)
         os.fsync(self._descriptor)
-        self._journal.begin(request)
+        self._journal.begin(self._request)
+        os.ftruncate(self._descriptor, self._room)
 
-    def _check_request(self, request: dict[str, Any]) -> None:
-        recorded = self._journal.request
+    def _check_request(self) -> None:
+        request, recorded = self._request, self._journal.request
         different = [name for name in request if recorded.get(name) != request[name]]
         if different or recorded.keys() != request.keys():
             was = ", ".join(
@@ -145,7 +158,11 @@ class PartialFile:
             self._journal.add(self.entry)
 
     def finish(self, source: str) -> TokenHeader:
-        """Write the header, give the file its name and take the journal away; return the header."""
+        """Write the header, give the file its name and take the rest away; return the header.
+
+        Raises:
+            WorkError: there is a file of that name meanwhile.
+        """
         header = dataclasses.replace(
             self._header,
             count=self.entry.ids,
@@ -154,14 +171,59 @@ class PartialFile:
             source=source,
         )
         write_all(self._descriptor, header.to_bytes(self._room), 0)
-        put_in_place(partial_path(self._out), self._out)
-        remove_journal(self._out)
+        try:
+            put_in_place(partial_path(self._out), self._out, _give_free_name)
+        except FileExistsError:
+            raise WorkError(
+                f"{self._out} has appeared since this was begun, and nothing is overwritten; all that was done is "
+                f"kept in {partial_path(self._out)}: move {self._out} away, then run the same command again"
+            ) from None
+        remove_rest(self._out)
         return header
 
 
-def remove_journal(out: Path) -> None:
-    """Take away the journal of a file that is done."""
-    journal_path(out).unlink(missing_ok=True)
+def remove_rest(out: Path) -> None:
+    """Take away what may still be beside a file that is done: the name it had before, then its journal.
+
+    Raises:
+        WorkError: the disk refuses.
+    """
+    path = partial_path(out)
+    if not is_journal(journal_path(out)):
+        return
+    with _disk(out):
+        with contextlib.suppress(FileNotFoundError):
+            if path.samefile(out):
+                path.unlink()
+        if not os.path.lexists(path):
+            journal_path(out).unlink(missing_ok=True)
+
+
+def _give_free_name(temporary: Path, path: Path) -> None:
+    """Give a file a second name, which must be free; where names cannot be two, another one."""
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise FileExistsError from None
+        os.replace(temporary, path)
+
+
+def _check_ours(out: Path, request: dict[str, Any]) -> None:
+    """Refuse files that no call has left; only what a journal begins with says that one has."""
+    ids, journal = partial_path(out), journal_path(out)
+    there = [path for path in (ids, journal) if os.path.lexists(path)]
+    ours = all(path.is_file() and not path.is_symlink() for path in there)
+    if ours and any(path.stat().st_size for path in there) and not is_journal(journal):
+        ours = is_beginning(journal, request) and not (ids in there and ids.stat().st_size)
+    if not ours:
+        raise RequestError(
+            f"there is {' and '.join(map(str, there))} already, and nothing says that an earlier call has left it "
+            f"({journal.name} is gone, damaged or another program's); nothing is overwritten: move it away, or name "
+            "another file with --out"
+        )
 
 
 def _locked(out: Path) -> int:
@@ -193,6 +255,6 @@ def _disk(out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise WorkError(
-            f"cannot write {partial_path(out)}: {error.strerror}; what was written so far is kept: free space or "
-            "make the folder writable, then run the same command again"
+            f"cannot write {error.filename or partial_path(out)}: {error.strerror}; what was written so far is kept: "
+            f"{'free space' if error.errno in _FULL else 'mend that'}, then run the same command again"
         ) from None

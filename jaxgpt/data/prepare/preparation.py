@@ -23,9 +23,9 @@ from ..token_file import TokenFile
 from ..token_header import TokenHeader, token_dtype
 from ..token_ids import check_token_ids
 from ..tokenizer import CharacterTokenizer, Tokenizer
-from .inputs import Input
+from .inputs import OPTION, Input
 from .journal import Entry
-from .partial import PartialFile, partial_path, remove_journal
+from .partial import PartialFile, journal_path, partial_path, remove_rest
 from .pieces import Cutting, before_last_character, cutting_for
 from .reading import Job, Mark, Reader
 from .workers import in_order
@@ -135,9 +135,10 @@ def prepare(request: Request, watch: Watch) -> Prepared:
             for another request or of other inputs, or another process is at it.
         WorkError: the disk refuses.
     """
+    _check_apart(request)
     if os.path.lexists(request.out):
         return _already(request, watch)
-    with PartialFile.hold(request.out, request.header()) as partial:
+    with PartialFile.hold(request.out, request.header(), request.identity()) as partial:
         reader = Reader(request.inputs, cutting_for(request.tokenizer), request.field)
         _resume(request, partial, reader, watch)
         resumed, before, start = partial.entry.ids, _bytes_before(request, partial.entry.mark), time.perf_counter()
@@ -151,6 +152,18 @@ def prepare(request: Request, watch: Watch) -> Prepared:
         return Prepared(header, partial.entry.text_bytes, size - before, seconds, resumed)
 
 
+def _check_apart(request: Request) -> None:
+    """Refuse an input that would be written."""
+    out = request.out
+    written = {path.resolve(): path for path in (out, partial_path(out), journal_path(out))}
+    for one in request.inputs:
+        path = written.get(one.path.resolve())
+        if path is not None:
+            raise RequestError(
+                f"{OPTION}: '{one.path}' is {path}, which this command writes; name another file with --out"
+            )
+
+
 def _bytes_before(request: Request, mark: Mark) -> int:
     return sum(one.size for one in request.inputs[: mark.file]) + mark.offset
 
@@ -158,7 +171,7 @@ def _bytes_before(request: Request, mark: Mark) -> int:
 def _resume(request: Request, partial: PartialFile, reader: Reader, watch: Watch) -> None:
     """Verify what is there: the ids made, then the inputs that they were made of."""
     total = partial_path(request.out).stat().st_size
-    partial.resume(request.identity(), _counted("reading what is there", total, watch))
+    partial.resume(_counted("reading what is there", total, watch))
     mark = partial.entry.mark
     try:
         reader.skip_to(mark, _counted("reading inputs again", _bytes_before(request, mark), watch))
@@ -263,7 +276,7 @@ def _already(request: Request, watch: Watch) -> Prepared:
         raise RequestError(f"{refusal} (it is of another {', '.join(different).replace('_', ' ')})")
     itemsize = tokens.ids_N.itemsize
     tokens.check(lambda count: watch("checking ids", count * itemsize, tokens.ids_N.nbytes))
-    remove_journal(request.out)
+    remove_rest(request.out)
     return Prepared(tokens.header, None, 0, 0.0, tokens.header.count)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -171,9 +172,11 @@ class Reader:
         yield Job(segments, size, self.hashes.mark(number + 1, 0, 0))
 
 
-def _opened(one: Input) -> BinaryIO:
+@contextlib.contextmanager
+def _opened(one: Input) -> Iterator[BinaryIO]:
     try:
-        return one.path.open("rb")
+        with one.path.open("rb") as file:
+            yield file
     except OSError as error:
         raise RequestError(f"{OPTION}: cannot read '{one.path}': {error.strerror}; make it readable") from None
 

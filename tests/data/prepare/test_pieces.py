@@ -109,6 +109,15 @@ def test_elsewhere_a_cut_would_change_ids(gpt2):
         assert before_white_space((left + right).encode()) != len(left.encode())
 
 
+def test_a_wide_white_space_is_no_visible_character():
+    """A learned merge may join it with the blank behind it."""
+    wide = [character for character in map(chr, range(0x80, 0x110000)) if character.isspace()]
+    tokenizer = train_bpe("".join(f"z{character}  y" for character in wide) * 20, 297)
+    for character in wide:
+        assert ids_differ(tokenizer, f"z{character}", "  y"), hex(ord(character))
+        assert before_white_space(f"z{character}  y".encode()) == 0, hex(ord(character))
+
+
 def test_a_run_without_a_place_is_one_piece():
     run = "x" * 10_000
     pieces = [piece.decode() for piece, _ in cut_pieces(blocks_of(f"a b {run} c", 64), before_white_space)]

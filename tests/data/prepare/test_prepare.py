@@ -1,11 +1,14 @@
 """The file has the ids of the texts, whatever interrupts its making, and what is wrong is refused in words."""
 
 import dataclasses
+import errno
+import fcntl
 import hashlib
 import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 from jaxgpt.config import RequestError, WorkError
 from jaxgpt.data import ByteTokenizer, CharacterTokenizer, JsonTokenizer, TokenFile, train_bpe
 from jaxgpt.data.prepare import Request, find_inputs, prepare
+from jaxgpt.data.prepare.journal import Entry
 from jaxgpt.data.prepare.partial import PartialFile, journal_path, partial_path
 from jaxgpt.data.prepare.preparation import characters_of
 from jaxgpt.data.tokenizer.special import with_roles
@@ -139,7 +143,7 @@ def test_characters_are_those_of_all_documents(folder):
 def interrupted(request, monkeypatch, calls, after=0):
     """Run until the disk has been asked for `calls` things, then end as a killed process does, `after` bytes late."""
     asked = 0
-    originals = {name: getattr(os, name) for name in ("pwrite", "fsync", "ftruncate", "replace")}
+    originals = {name: getattr(os, name) for name in ("pwrite", "fsync", "ftruncate", "link")}
 
     def count(name):
         def call(*arguments):
@@ -253,7 +257,7 @@ def test_an_input_may_be_mended_behind_what_was_read(begun):
         ({"tokenizer": ByteTokenizer(), "end_id": None}, "begun with another tokenizer, end token 256"),
         ({"end_id": None}, "begun with end token 256; repeat the command it was begun with, or delete"),
         ({"field": "body"}, "begun with field 'text'"),
-        ({"inputs": []}, "begun with other files"),
+        ({"inputs": []}, "begun with other files, or other spellings of their names; repeat"),
     ],
     ids=str,
 )
@@ -263,10 +267,38 @@ def test_another_request_is_not_mixed_with_the_first(begun, change, words):
     assert documents_in("out.tokens") == [LINES]
 
 
+def test_other_libraries_do_not_go_on(begun, monkeypatch):
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.0.1")
+    assert "out.tokens.partial was begun with other versions of the libraries" in refusal(prepare, begun, ignore)
+
+
+def test_a_file_that_was_given_its_name_meanwhile_is_not_held(folder, monkeypatch):
+    Path("a.txt").write_text("to be")
+    original = fcntl.flock
+
+    def late(descriptor, how):
+        partial_path(Path("out.tokens")).rename("out.tokens")
+        original(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert "another process prepares out.tokens" in refusal(prepare, request_for("a.txt"), ignore)
+
+
+def test_a_state_is_secured_once(folder):
+    Path("a.txt").write_text("to be")
+    request = request_for("a.txt")
+    with PartialFile.hold(request.out, request.header(), request.identity()) as partial:
+        partial.resume(lambda size: None)
+        partial.append([np.array([7], "<u2").data], Entry(ids=1))
+        partial.secure()
+        partial.secure()
+    assert len(journal_path(request.out).read_bytes().splitlines()) == 2  # what was asked, and the state
+
+
 def test_two_at_once_are_refused(folder):
     Path("a.txt").write_text("to be")
     request = request_for("a.txt")
-    with PartialFile.hold(request.out, request.header()):
+    with PartialFile.hold(request.out, request.header(), request.identity()):
         assert "another process prepares out.tokens" in refusal(prepare, request, ignore)
     prepare(request, ignore)
 
@@ -280,6 +312,39 @@ def test_a_file_that_is_done_is_known_again(folder, monkeypatch):
     assert (again.header, again.text_bytes) == (first.header, None)
     assert Path("out.tokens").read_bytes() == content
     assert sorted(os.listdir()) == ["a.txt", "out.tokens"]
+
+
+def test_killed_after_the_name_was_given_the_next_call_tidies_up(folder, monkeypatch):
+    Path("a.txt").write_text("to be")
+    request = request_for("a.txt")
+
+    def killed(path, missing_ok=False):
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", killed)
+        with pytest.raises(Killed):
+            prepare(request, ignore)
+    assert sorted(os.listdir()) == ["a.txt", "out.tokens", "out.tokens.journal", "out.tokens.partial"]
+    assert prepare(request, ignore).text_bytes is None
+    assert sorted(os.listdir()) == ["a.txt", "out.tokens"]
+
+
+@pytest.mark.parametrize("name", ["out.tokens.partial", "out.tokens.journal"])
+def test_a_file_that_is_done_leaves_other_files_beside_it(folder, name):
+    Path("a.txt").write_text("to be")
+    prepare(request_for("a.txt"), ignore)
+    Path(name).write_text("mine")
+    prepare(request_for("a.txt"), ignore)
+    assert Path(name).read_text() == "mine"
+
+
+def test_what_is_begun_beside_a_file_that_is_done_stays(begun):
+    prepare(dataclasses.replace(begun, out=Path("whole.tokens")), ignore)
+    Path("whole.tokens").rename("out.tokens")
+    assert prepare(begun, ignore).text_bytes is None
+    Path("out.tokens").unlink()
+    assert prepare(begun, ignore).resumed > 10_000
 
 
 def test_another_file_is_never_overwritten(folder):
@@ -301,6 +366,112 @@ def test_another_file_is_never_overwritten(folder):
     )
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"out.tokens.partial": b"notes"},
+        {"out.tokens.journal": b"notes\n"},
+        {"out.tokens.partial": b"notes", "out.tokens.journal": b""},
+        {"out.tokens.partial": b"", "out.tokens.journal": b"0123456789abcdef {}\n"},
+    ],
+    ids=str,
+)
+def test_files_that_no_call_has_left_stay_as_they_are(folder, theirs):
+    Path("a.txt").write_text("to be")
+    for name, content in theirs.items():
+        Path(name).write_bytes(content)
+    message = refusal(prepare, request_for("a.txt"), ignore)
+    assert message.startswith(f"there is {' and '.join(theirs)} already, and nothing says that an earlier call has")
+    assert {name: Path(name).read_bytes() for name in os.listdir()} == theirs | {"a.txt": b"to be"}
+
+
+def test_a_link_is_not_followed_to_what_it_names(folder):
+    Path("a.txt").write_text("to be")
+    Path("empty").touch()
+    Path("out.tokens.partial").symlink_to("empty")
+    assert "nothing says that an earlier call has left it" in refusal(prepare, request_for("a.txt"), ignore)
+
+
+def test_a_journal_whose_beginning_is_damaged_is_not_thrown_away(begun):
+    path = journal_path(begun.out)
+    content = bytearray(path.read_bytes())
+    content[20] ^= 1
+    path.write_bytes(content)
+    assert "(out.tokens.journal is gone, damaged or another program's)" in refusal(prepare, begun, ignore)
+    content[20] ^= 1
+    path.write_bytes(content)
+    assert prepare(begun, ignore).resumed > 10_000
+
+
+def test_a_journal_of_another_version_is_refused_in_words(begun):
+    path = journal_path(begun.out)
+    begin, entry, *_ = path.read_bytes().splitlines(keepends=True)
+    record = json.loads(entry.partition(b" ")[2])
+    record["tokens"] = record.pop("ids")
+    content = json.dumps(record).encode()
+    path.write_bytes(begin + hashlib.sha256(content).hexdigest()[:16].encode() + b" " + content + b"\n")
+    message = refusal(prepare, begun, ignore)
+    assert message.startswith("out.tokens.journal: an entry has other fields than this version of the program writes")
+    assert partial_path(begun.out).exists()
+
+
+@pytest.mark.parametrize("name", ["out.tokens", "out.tokens.partial", "out.tokens.journal", "link"])
+def test_an_input_that_would_be_written_is_refused(folder, name):
+    Path("out.tokens").write_text("to be")
+    Path("link").symlink_to("out.tokens")
+    Path(name).write_text("to be")
+    refused = f"INPUT: '{name}' is {name.replace('link', 'out.tokens')}, which this command writes; name another"
+    assert refused in refusal(prepare, request_for(name), ignore)
+    assert Path(name).read_text() == "to be"
+
+
+def refused_link(source, target):
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_file_that_appears_during_the_work_stays(folder, monkeypatch, has_links):
+    Path("a.txt").write_text("to be")
+    request = request_for("a.txt")
+    if not has_links:
+        monkeypatch.setattr(os, "link", refused_link)
+    message = refusal(prepare, request, lambda *_: Path("out.tokens").write_text("mine"), kind=WorkError)
+    assert message == (
+        "out.tokens has appeared since this was begun, and nothing is overwritten; all that was done is kept in "
+        "out.tokens.partial: move out.tokens away, then run the same command again"
+    )
+    assert Path("out.tokens").read_text() == "mine"
+    Path("out.tokens").unlink()
+    assert prepare(request, ignore).resumed == 6
+    assert documents_in("out.tokens") == ["to be"]
+    assert sorted(os.listdir()) == ["a.txt", "out.tokens"]
+
+
+def test_what_is_not_the_disks_fault_is_not_called_so(folder, monkeypatch):
+    Path("a.txt").write_text("to be")
+
+    def broken(path, flags, *mode):
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    monkeypatch.setattr(os, "open", broken)
+    assert refusal(prepare, request_for("a.txt"), ignore, kind=WorkError) == (
+        "cannot write out.tokens.partial: Too many open files; what was written so far is kept: mend that, then run "
+        "the same command again"
+    )
+
+
+def test_an_input_that_cannot_be_read_on_is_named(folder, monkeypatch):
+    Path("a.txt").write_text("to be")
+    request = request_for("a.txt")
+
+    def broken(file):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("jaxgpt.data.prepare.reading._state", broken)
+    message = refusal(prepare, request, ignore)
+    assert message == "INPUT: cannot read 'a.txt': Input/output error; make it readable"
+
+
 def test_a_full_disk_is_one_message_and_goes_on_later(folder, small_blocks, monkeypatch):
     Path("a.txt").write_text(LINES)
     request = request_for("a.txt")
@@ -315,8 +486,8 @@ def test_a_full_disk_is_one_message_and_goes_on_later(folder, small_blocks, monk
         patched.setattr(os, "pwrite", full)
         message = refusal(prepare, request, ignore, kind=WorkError)
     assert message == (
-        "cannot write out.tokens.partial: No space left on device; what was written so far is kept: free space or "
-        "make the folder writable, then run the same command again"
+        "cannot write out.tokens.partial: No space left on device; what was written so far is kept: free space, then "
+        "run the same command again"
     )
     assert prepare(request, ignore).resumed > 10_000
     assert documents_in("out.tokens") == [LINES]
@@ -383,6 +554,13 @@ def test_a_file_that_changes_while_it_is_read_is_refused(folder, small_blocks):
             file.write("more")
 
     assert "'a.txt' changed while it was read" in refusal(prepare, request_for("a.txt"), write)
+
+
+def test_a_file_that_changes_before_it_is_read_is_refused(folder):
+    Path("a.txt").write_text(LINES)
+    request = request_for("a.txt")
+    Path("a.txt").write_text(LINES + "more")
+    assert "'a.txt' changed while it was read" in refusal(prepare, request, ignore)
 
 
 @pytest.mark.parametrize(
