@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from jaxgpt.config import RequestError
+from jaxgpt.config import RequestError, blamed_on
 
+from .regular import check_regular
 from .source import Part, Say, Source
 from .tokenizer import Tokenizer
 
@@ -76,7 +77,8 @@ def load_corpus(path: str | None, name: str = "data.path", *, built_in: Callable
         built_in: makes another built-in corpus than the manual.
 
     Raises:
-        RequestError: the file cannot be read, is empty, begins with a byte order mark or is not UTF-8.
+        RequestError: the file cannot be read, is no regular one, is empty, begins with a byte order mark or is not
+            UTF-8.
 
     Example:
         >>> corpus = load_corpus(None)
@@ -100,6 +102,8 @@ def manual_corpus() -> Corpus:
 
 
 def _file_corpus(path: str, name: str) -> Corpus:
+    with blamed_on(name):
+        check_regular(path)
     try:
         content = Path(path).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path

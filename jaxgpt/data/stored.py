@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from jaxgpt.config import RequestError
+from jaxgpt.config import RequestError, blamed_on
 
 from .corpus import take_part
+from .regular import check_regular
 from .source import Part, Say
 from .token_file import TokenFile, is_token_file
 from .tokenizer import Tokenizer
@@ -157,6 +158,8 @@ def open_stored(path: str, form: str, name: str) -> StoredIds | None:
 
 
 def _head(path: str, name: str) -> bytes:
+    with blamed_on(name):
+        check_regular(path)
     try:
         with Path(path).open("rb") as file:
             return file.read(_HEAD)
