@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxgpt.config import RequestError, blamed_on
 
+from .foreign import foreign_kind
 from .regular import check_regular
 from .source import Part, Say, Source
 from .tokenizer import Tokenizer
@@ -119,10 +120,10 @@ def _decode(content: bytes, path: str, name: str) -> str:
 
 
 def check_beginning(content: bytes, path: str, name: str) -> None:
-    """Refuse a file that is empty or begins with a byte order mark.
+    """Refuse a file that is empty, begins with a byte order mark, or as a packed file or a pickle does.
 
     Args:
-        content: the file's bytes, of which three are enough.
+        content: the file's bytes; a dozen tell all that are told, three a byte order mark.
         path: the file.
         name: the option that gave the path, in the words that begin a message.
 
@@ -139,6 +140,9 @@ def check_beginning(content: bytes, path: str, name: str) -> None:
             f"{name}: {path!r} begins with a byte order mark (EF BB BF), which would become a character "
             "of the vocabulary; save the file as UTF-8 without BOM, or cut its first 3 bytes with `tail -c +4`"
         )
+    foreign = foreign_kind(content)
+    if foreign is not None:
+        raise RequestError(f"{name}: {path!r} is no text but {foreign[0]}; {foreign[1]}")
 
 
 def decode_utf8(content: bytes, path: str, name: str, *, start: int = 0) -> str:
