@@ -268,6 +268,28 @@ def test_documents_are_packed_where_an_end_token_stands_between_them(tiny, token
     assert message.startswith("data.pack_documents: no end token stands between documents in ")
 
 
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (range(810, 900), "the validation split has nothing to predict, each of the 88 tokens of its whole windows"),
+        (range(809), "the training split has nothing to predict, each of the 808 tokens of its whole windows ends a"),
+        (range(808), "the training split has nothing to predict"),
+        (
+            range(807),
+            "each token of the 2 random batches that estimate the loss of the training split ends a document",
+        ),
+    ],
+)
+def test_packed_documents_without_anything_to_predict_are_refused_before_the_first_step(tiny, tokens, ends, words):
+    path = tokens(
+        "ends.tokens", np.where(np.isin(np.arange(900), ends), 28, IDS), with_roles(CHARACTERS, ["eos"]), 28
+    )
+    message = refusal(tiny({"data.path": path, "data.pack_documents": True}))
+    assert message.startswith("data.pack_documents: ")
+    assert words in message
+    material(tiny({"data.path": path}))
+
+
 def test_pairs_are_not_read_from_ids(tiny, tokens):
     path = tokens("pairs.tokens", IDS, with_roles(CHARACTERS, ["bos", "eos"]))
     message = refusal(tiny({"data.path": path, "model.family": "encoder_decoder"}))
