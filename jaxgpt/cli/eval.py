@@ -75,7 +75,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--format",
-        choices=("auto", "text", "uint16"),
+        choices=("auto", "text", "uint16", "uint32"),
         default="auto",
         help="what a file without a header holds, as data.format says it for training (default: auto)",
     )

@@ -26,9 +26,9 @@ class DataConfig(Section):
         "Of several files each one's share of the examples, as any numbers in proportion; none means equal shares.",
         above=0,
     )
-    format: Literal["auto", "text", "uint16"] = option(
+    format: Literal["auto", "text", "uint16", "uint32"] = option(
         "auto",
-        "What a file without a header holds; auto takes what is named .bin and is no UTF-8 text for uint16 ids, and "
+        "What files without a header hold; auto takes what is named .bin and is no UTF-8 text for uint16 ids, and "
         "all else for text.",
     )
     tokenizer: str | None = option(

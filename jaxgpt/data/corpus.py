@@ -13,8 +13,10 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from jaxgpt.config import RequestError
+from jaxgpt.config import RequestError, blamed_on
 
+from .foreign import foreign_kind
+from .regular import check_regular
 from .source import Part, Say, Source
 from .tokenizer import Tokenizer
 
@@ -76,7 +78,8 @@ def load_corpus(path: str | None, name: str = "data.path", *, built_in: Callable
         built_in: makes another built-in corpus than the manual.
 
     Raises:
-        RequestError: the file cannot be read, is empty, begins with a byte order mark or is not UTF-8.
+        RequestError: the file cannot be read, is no regular one, is empty, begins with a byte order mark or is not
+            UTF-8.
 
     Example:
         >>> corpus = load_corpus(None)
@@ -100,6 +103,8 @@ def manual_corpus() -> Corpus:
 
 
 def _file_corpus(path: str, name: str) -> Corpus:
+    with blamed_on(name):
+        check_regular(path)
     try:
         content = Path(path).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -115,10 +120,10 @@ def _decode(content: bytes, path: str, name: str) -> str:
 
 
 def check_beginning(content: bytes, path: str, name: str) -> None:
-    """Refuse a file that is empty or begins with a byte order mark.
+    """Refuse a file that is empty, begins with a byte order mark, or as a packed file or a pickle does.
 
     Args:
-        content: the file's bytes, of which three are enough.
+        content: the file's bytes; a dozen tell all that are told, three a byte order mark.
         path: the file.
         name: the option that gave the path, in the words that begin a message.
 
@@ -135,6 +140,9 @@ def check_beginning(content: bytes, path: str, name: str) -> None:
             f"{name}: {path!r} begins with a byte order mark (EF BB BF), which would become a character "
             "of the vocabulary; save the file as UTF-8 without BOM, or cut its first 3 bytes with `tail -c +4`"
         )
+    foreign = foreign_kind(content)
+    if foreign is not None:
+        raise RequestError(f"{name}: {path!r} is no text but {foreign[0]}; {foreign[1]}")
 
 
 def decode_utf8(content: bytes, path: str, name: str, *, start: int = 0) -> str:

@@ -68,7 +68,9 @@ def count_windows(tokens: int, context_length: int, name: str) -> int:
     return tokens - context_length
 
 
-def count_evaluation_windows(tokens: int, context_length: int) -> tuple[int, int]:
+def count_evaluation_windows(
+    tokens: int, context_length: int, name: str = "the split to evaluate"
+) -> tuple[int, int]:
     """Return how many windows tile `tokens` tokens, and how many tokens at the end no window predicts.
 
     The first token has nothing before it, so `tokens` - 1 can be predicted; windows x T of them are, and the
@@ -81,7 +83,7 @@ def count_evaluation_windows(tokens: int, context_length: int) -> tuple[int, int
         >>> count_evaluation_windows(111_540, 64)
         (1742, 51)
     """
-    count_windows(tokens, context_length, "the split to evaluate")
+    count_windows(tokens, context_length, name)
     return divmod(tokens - 1, context_length)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxgpt.config import RequestError, RunConfig
 
 from .corpus import Corpus, manual_corpus, split_by_position, take_part
-from .examples import Examples, Windows
+from .examples import Examples, Windows, count_evaluation_windows
 from .masked import MaskedWindows
 from .mixture import Mixture
 from .pairs import EncodedPair, Pair, Pairs, date_pairs, encode_pairs, parse_pairs
@@ -121,9 +121,25 @@ def _end_id(config: RunConfig, source: Source) -> int | None:
     return source.end_id
 
 
+_PIECE = 1 << 16  # ids that are looked at together
+
+
+def _check_predicts(ids_N: np.ndarray, length: int, end_id: int, name: str) -> None:
+    """Refuse ids whose whole windows are end tokens only; mapped ones are read up to the first other."""
+    covered = count_evaluation_windows(len(ids_N), length, name)[0] * length
+    pieces = (ids_N[first : min(first + _PIECE, covered)] for first in range(0, covered, _PIECE))
+    if not any((piece_N != end_id).any() for piece_N in pieces):
+        raise RequestError(
+            f"data.pack_documents: {name} has nothing to predict, each of the {covered:,} tokens of its whole "
+            "windows ends a document; give more text"
+        )
+
+
 def _next_token(config: RunConfig, sources: Sources, tokenizer: Tokenizer) -> Splits:
     def lay(source: Source, ids_N: np.ndarray, name: str) -> Windows:
         length, end_id = config.model.context_length, _end_id(config, source)
+        if end_id is not None:
+            _check_predicts(ids_N, length, end_id, name)
         return Windows(ids_N, context_length=length, name=name, end_id=end_id)
 
     return _window_splits(config, sources, tokenizer, lay)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import codecs
 import dataclasses
 import hashlib
+import os
 import time
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from jaxgpt.config import RequestError
+from jaxgpt.config import RequestError, blamed_on
 
 from .corpus import take_part
+from .foreign import PICKLE, foreign_kind
+from .regular import check_regular
 from .source import Part, Say
 from .token_file import TokenFile, is_token_file
 from .tokenizer import Tokenizer
@@ -21,6 +24,7 @@ from .tokenizer import Tokenizer
 _PIECE = 1 << 22  # ids that a check holds at a time
 _HEAD = 1 << 16  # bytes by which a text is told from ids
 _SECONDS_IN_SILENCE = 5.0
+_TELLING = 16  # ids: in fewer, every second one may well be 0
 
 
 class _Layout(NamedTuple):
@@ -44,6 +48,7 @@ class StoredIds:
         kind: What holds them, in words.
         ids_N: The ids, memory-mapped, read-only, uint16 or uint32 [N].
         file: The token file, which brings its tokenizer and hash along; None for a `.bin`.
+        has_header: Whether the file says of which type its ids are.
         sha256: Of the ids' bytes, hex; empty until they are checked.
         end_id: The id after each document, None where none is known or none occurs.
     """
@@ -52,6 +57,7 @@ class StoredIds:
     kind: str
     ids_N: np.ndarray
     file: TokenFile | None = None
+    has_header: bool = True
     sha256: str = ""
     end_id: int | None = None
 
@@ -69,19 +75,23 @@ class StoredIds:
         """Return the source with its hash, once each id is known to be in the vocabulary; reads the file once.
 
         Raises:
-            RequestError: the first id outside the vocabulary with its place, or a damaged token file.
+            RequestError: the first id outside the vocabulary with its place, ids of another size than they are read
+                in, or a damaged token file.
         """
         progress = _Progress(self.source, len(self.ids_N), say)
         if self.file is not None:
             self.file.check(progress)
             return dataclasses.replace(self, sha256=self.file.header.sha256, end_id=self.file.header.end_id)
         end_id, digest, ends = tokenizer.special_ids.get("eos"), hashlib.sha256(), 0
+        sizes = _SizeCheck(self, tokenizer.vocab_size)
         for first in range(0, len(self.ids_N), _PIECE):
             piece_N = np.asarray(self.ids_N[first : first + _PIECE])
             _check_piece(piece_N, tokenizer.vocab_size, first, self.source)
             digest.update(piece_N)
+            sizes.take(piece_N)
             ends += 0 if end_id is None else int((piece_N == end_id).sum())
             progress(first + len(piece_N))
+        sizes.end()
         return dataclasses.replace(self, sha256=digest.hexdigest(), end_id=end_id if ends else None)
 
     def ids(self, tokenizer: Tokenizer, part: Part, validation_fraction: float) -> np.ndarray:
@@ -108,6 +118,35 @@ def _check_piece(piece_N: np.ndarray, vocab_size: int, first: int, name: str) ->
         )
 
 
+class _SizeCheck:
+    """Tells ids of 32 bits that are read as of 16: every second one is then 0."""
+
+    def __init__(self, stored: StoredIds, vocab_size: int) -> None:
+        self._name, self._count = stored.source, 0
+        self._may_be_wide = not stored.has_header and stored.ids_N.dtype.itemsize == 2
+        self._is_used = [False, False]  # whether the ids at even, and at odd positions are other than 0
+        if self._may_be_wide and vocab_size > 1 << 16:
+            raise RequestError(
+                f"{self._name} is read as uint16 ids, which do not hold those of a tokenizer of {vocab_size:,}; if "
+                "it was written as uint32, say so with data.format uint32"
+            )
+
+    def take(self, piece_N: np.ndarray) -> None:
+        """Look at a piece of an even number of ids, or at the last one."""
+        self._count += len(piece_N)
+        if self._may_be_wide and not all(self._is_used):
+            self._is_used = [self._is_used[parity] or bool(piece_N[parity::2].any()) for parity in (0, 1)]
+
+    def end(self) -> None:
+        """Refuse the file, once all of it was looked at."""
+        if not self._may_be_wide or self._count < _TELLING or self._is_used[0] == self._is_used[1]:
+            return
+        advice = "say so with data.format uint32" if self._is_used[0] else "write them with the low byte first"
+        raise RequestError(
+            f"{self._name} is read as uint16 ids, and every second one is 0, as if they were of 32 bits; {advice}"
+        )
+
+
 class _Progress:
     """Says how far a check has come, where it takes long."""
 
@@ -124,39 +163,52 @@ def open_stored(path: str, form: str, name: str) -> StoredIds | None:
     """Return the ids in a file; None where it holds text.
 
     A header decides. Without one a file named `.bin` that does not begin as UTF-8 text does holds uint16 ids, as
-    nanoGPT writes them; `form` "text" or "uint16" says it outright.
+    nanoGPT writes them; `form` "text", "uint16" or "uint32" says it outright.
 
     Args:
         path: The file.
-        form: `data.format`.
+        form: `data.format`; it means nothing for a file with a header.
         name: The option that gave the path, in the words that begin a message.
 
     Raises:
-        RequestError: the file cannot be read, is damaged, or may hold either.
+        RequestError: the file cannot be read, is no regular one, is damaged, of another kind, or may hold either.
     """
     head = _head(path, name)
     magic = int.from_bytes(head[:4], "little")
-    has_header = is_token_file(path) or (magic in _LLM_C and len(head) >= 4)
-    if has_header and form != "auto":
-        raise RequestError(
-            f"{name}: {path!r} has a header that says what it holds, so data.format {form} means nothing; leave it "
-            "out"
-        )
-    if has_header:
-        return _token_file(path) if is_token_file(path) else _llm_c(path, magic, name)
+    if is_token_file(path):
+        return _token_file(path)
+    if magic in _LLM_C and len(head) >= 4:
+        return _llm_c(path, magic, name)
     if form == "text" or (form == "auto" and _is_text(head)):
         return None
+    _refuse_foreign(path, head, name)
     if form == "auto" and not path.endswith(".bin"):
         if b"\0" not in head:
             return None  # the reader of texts says what is wrong
         raise RequestError(
             f"{name}: {path!r} has bytes of zero, so it may hold ids, or text that is not UTF-8; say what it is: "
-            "data.format uint16 for ids without a header as nanoGPT writes them, data.format text for UTF-8 text"
+            "data.format uint16 (or uint32) for ids without a header as nanoGPT writes them, data.format text for "
+            "UTF-8 text"
         )
-    return _headerless(path, name)
+    return _headerless(path, "<u4" if form == "uint32" else "<u2", name)
+
+
+def _refuse_foreign(path: str, head: bytes, name: str) -> None:
+    foreign = foreign_kind(head)
+    if foreign is None or (foreign[0] == PICKLE and not _ends_as_a_pickle(path)):
+        return
+    raise RequestError(f"{name}: {path!r} holds no ids but is {foreign[0]}; {foreign[1]}")
+
+
+def _ends_as_a_pickle(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"."
 
 
 def _head(path: str, name: str) -> bytes:
+    with blamed_on(name):
+        check_regular(path)
     try:
         with Path(path).open("rb") as file:
             return file.read(_HEAD)
@@ -178,14 +230,15 @@ def _token_file(path: str) -> StoredIds:
     return StoredIds(str(Path(path).resolve()), "a token file", tokens.ids_N, tokens)
 
 
-def _headerless(path: str, name: str) -> StoredIds:
-    size = Path(path).stat().st_size
-    if size % 2 or not size:
+def _headerless(path: str, dtype: str, name: str) -> StoredIds:
+    size, ids = Path(path).stat().st_size, np.dtype(dtype)
+    if size % ids.itemsize or not size:
         raise RequestError(
-            f"{name}: {path!r} has {size:,} bytes, which are no whole number of uint16 ids; it is damaged, or no "
+            f"{name}: {path!r} has {size:,} bytes, which are no whole number of {ids.name} ids; it is damaged, or no "
             "file of ids"
         )
-    return StoredIds(str(Path(path).resolve()), "uint16 ids without a header", np.memmap(path, "<u2", mode="r"))
+    kind = f"{ids.name} ids without a header"
+    return StoredIds(str(Path(path).resolve()), kind, np.memmap(path, dtype, mode="r"), has_header=False)
 
 
 def _llm_c(path: str, magic: int, name: str) -> StoredIds:

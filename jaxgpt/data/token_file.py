@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from jaxgpt.config import RequestError, WorkError, blamed_on
 
+from .regular import check_regular
 from .token_header import MAGIC, TokenHeader, token_dtype
 from .token_ids import check_token_ids
 from .tokenizer import Tokenizer, tokenizer_from_json
@@ -59,6 +60,7 @@ class TokenFile:
             RequestError: it cannot be read, is no token file, or is damaged, longer or shorter than its header says.
         """
         path = Path(path)
+        check_regular(path)
         with blamed_on(str(path)), _readable(), path.open("rb") as file:
             header = TokenHeader.read(file)
             start, dtype = file.tell(), token_dtype(header.vocab_size)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxgpt.config import ExecutionConfig, ModelConfig
+from jaxgpt.config import ExecutionConfig, ModelConfig, RequestError
 from jaxgpt.model.functional import apply, check_batch, inputs_of
 from jaxgpt.ops.cross_entropy import mean_over_tokens, token_cross_entropy
 
@@ -104,11 +104,16 @@ def ratio(sums_N: np.ndarray, sizes_N: np.ndarray) -> tuple[float, float]:
         sums_N: what is averaged, summed over each window.
         sizes_N: how much each window counts.
 
+    Raises:
+        RequestError: nothing counts.
+
     Example:
         >>> ratio(np.array([1.0, 3.0]), np.array([1.0, 1.0]))
         (2.0, 1.0)
     """
     total, windows = sizes_N.sum(), len(sums_N)
+    if not total:
+        raise RequestError("there is no mean of nothing: no token of these windows counts; give more of the text")
     mean = sums_N.sum() / total
     residuals_N = sums_N - mean * sizes_N
     error = np.sqrt((residuals_N**2).sum() * windows / (windows - 1)) / total if windows > 1 else np.nan

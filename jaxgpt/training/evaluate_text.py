@@ -48,7 +48,7 @@ class Evaluation:
         nats_per_token: Mean loss.
         perplexity: Its exponential; the standard error by the delta method, perplexity x that of the loss.
         bits_per_byte: The same loss over the bytes, in bits: it compares models whose tokens differ; None where the
-            bytes are not known.
+            bytes are not known, or 0.
         exact_match: Share of the pairs whose target an encoder_decoder writes without an error, by the most likely
             token each time; None for other families.
     """
@@ -121,6 +121,7 @@ def evaluate_text(
             f"{source.source} has nothing to predict: each of its tokens ends a document; give another"
         )
     bytes_N = None if held.lengths is None else _byte_sums(held.examples, held.lengths, rows)[counted_N]
+    has_bytes = bytes_N is not None and bytes_N.any()  # special tokens alone have none
     nats_N, tokens_N = nats_N[counted_N], tokens_N[counted_N]
     loss = Measured(*ratio(nats_N, tokens_N))
     perplexity = math.exp(loss.value) if loss.value < _LARGEST_EXPONENT else math.inf
@@ -133,7 +134,7 @@ def evaluate_text(
         bytes=None if bytes_N is None else int(bytes_N.sum()),
         nats_per_token=loss,
         perplexity=Measured(perplexity, perplexity * loss.standard_error),
-        bits_per_byte=None if bytes_N is None else Measured(*ratio(nats_N / math.log(2), bytes_N)),
+        bits_per_byte=Measured(*ratio(nats_N / math.log(2), bytes_N)) if has_bytes else None,
         exact_match=_exact_match(config, params, tokenizer, held.examples, rows),
     )
 

@@ -17,6 +17,8 @@ from jaxgpt.runs.manifest import check_vocabulary
 from jaxgpt.runs.saved import Warn
 from jaxgpt.runs.step_folders import saved_steps
 
+from .estimates import check_estimates
+
 
 def _say_nothing(line: str) -> None:
     """Leave a line unsaid."""
@@ -73,7 +75,9 @@ def gather_material(
     if existing is not None:
         sources.check_same(existing.manifest.data)
     config = with_absolute_paths(with_vocabulary(config, tokenizer, owner))
-    return Material(config, sources, tokenizer, objective.split(config, sources, tokenizer), start)
+    splits = objective.split(config, sources, tokenizer)
+    check_estimates(config, splits)
+    return Material(config, sources, tokenizer, splits, start)
 
 
 def _choose(

@@ -19,14 +19,11 @@ from jaxgpt.model.parameters import Params
 from jaxgpt.ops.keys import random_key
 from jaxgpt.sharding.mesh import data_mesh, place, replicated, split_rows
 
+from .estimates import estimate_batches, evaluation_rows
 from .evaluate import Estimate, EvaluationStep, evaluate, make_evaluation_step, weighted
 from .material import Material
 from .optimizer import learning_rate_schedule, make_optimizer
 from .step import TrainState, TrainStep, make_train_step, split_micro_batches
-
-# Turns the seed of a run into that of its quick estimates: with the run's own, the random examples of the training
-# split would be the first ones trained on.
-_ESTIMATE_BIT = 1 << 31
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +50,7 @@ class Programs:
     @property
     def evaluation_rows(self) -> int:
         """Rows of an evaluation batch: those of a micro-batch, whose memory is known to fit."""
-        return self.config.train.batch_size // self.config.train.accumulate
+        return evaluation_rows(self.config)
 
     def evaluation_batches(self, examples: Examples) -> Iterator[dict[str, jax.Array]]:
         """Yield the examples that cover a split, on the devices."""
@@ -69,10 +66,8 @@ class Programs:
 
     def random_batches(self, examples: Examples) -> Iterator[dict[str, jax.Array]]:
         """Yield the `train.eval_batches` random batches of a split's quick estimate; the same ones each time."""
-        seed = self.config.train.seed ^ _ESTIMATE_BIT
-        batches = TrainingBatches(examples, batch_size=self.evaluation_rows, seed=seed)
-        for i in range(self.config.train.eval_batches):
-            yield place(batches.batch_at(i), split_rows(self.mesh))
+        for batch in estimate_batches(self.config, examples):
+            yield place(batch, split_rows(self.mesh))
 
 
 def make_mesh(config: RunConfig) -> Mesh:

@@ -1,6 +1,7 @@
 """The text is the file's, to the byte, or the request is refused in words."""
 
 import hashlib
+import os
 import platform
 import sys
 from fractions import Fraction
@@ -10,7 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxgpt.config import RequestError
-from jaxgpt.data import Corpus, check_same_corpus, load_corpus, split_by_position
+from jaxgpt.data import Corpus, TokenFile, check_same_corpus, load_corpus, split_by_position
+from jaxgpt.data.sources import open_source
+from jaxgpt.data.tokenizer.kinds import make_tokenizer
 
 
 def refusal(call, *arguments) -> str:
@@ -80,6 +83,20 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path, name, words):
     assert words in message
     assert str(tmp_path) in message
     assert "give one readable UTF-8 text file" in message
+
+
+@pytest.mark.parametrize(
+    "read", [load_corpus, open_source, TokenFile.open, lambda path: make_tokenizer(path, None)],
+    ids=["text", "text or ids", "token file", "tokenizer"],
+)  # fmt: skip
+def test_a_pipe_is_refused_before_a_byte_of_it_is_lost(read):
+    reader, writer = os.pipe()
+    os.write(writer, b"to be")
+    os.close(writer)
+    path = f"/dev/fd/{reader}"
+    assert f"{path!r} is no regular file but a pipe or a device" in refusal(read, path)
+    assert os.read(reader, 9) == b"to be"
+    os.close(reader)
 
 
 def test_an_unreadable_file_is_refused(write, monkeypatch):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxgpt
-from jaxgpt.config import ExecutionConfig
+from jaxgpt.config import ExecutionConfig, RequestError
 from jaxgpt.data.batches import evaluation_batches
 from jaxgpt.data.examples import Windows
 from jaxgpt.training.evaluate import evaluate, make_evaluation_step
@@ -44,3 +44,9 @@ def test_positions_of_weight_zero_are_left_out():
     assert evaluate(STEP, PARAMS, [half]).tokens == 12
     poisoned = half | {"target_ids_BT": np.where(half["weights_BT"] == 0, 4, half["target_ids_BT"])}
     assert evaluate(STEP, PARAMS, [poisoned]).loss == evaluate(STEP, PARAMS, [half]).loss
+
+
+def test_nothing_that_counts_has_no_mean():
+    batch = next(evaluation_batches(Windows(IDS, context_length=8), batch_size=2))
+    with pytest.raises(RequestError, match="there is no mean of nothing: no token of these windows counts"):
+        evaluate(STEP, PARAMS, [batch | {"weights_BT": np.zeros((2, 8), np.float32)}])

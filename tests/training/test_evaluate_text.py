@@ -12,6 +12,7 @@ import jaxgpt
 from jaxgpt.config import ExecutionConfig, RequestError, RunConfig, WorkError
 from jaxgpt.data import ByteTokenizer, CharacterTokenizer, Corpus, train_bpe
 from jaxgpt.data.batches import evaluation_batches
+from jaxgpt.data.stored import StoredIds
 from jaxgpt.data.strided import StridedWindows
 from jaxgpt.data.tokenizer.special import with_roles
 from jaxgpt.training.evaluate import evaluate, make_evaluation_step
@@ -108,6 +109,13 @@ def test_bits_per_byte_divide_by_the_bytes_of_exactly_the_predicted_tokens():
     assert result.bytes == len(predicted.encode()) > 1.3 * result.tokens
     nats = result.nats_per_token.value * result.tokens
     assert result.bits_per_byte.value == pytest.approx(nats / math.log(2) / len(predicted.encode()))
+
+
+def test_special_tokens_alone_have_no_bits_per_byte():
+    case, ends = Case(with_roles(ByteTokenizer(), ["eos"])), np.full(9, 256, np.uint16)
+    result = evaluate_text(case.config, case.params, StoredIds("ends", "ids", ends), case.tokenizer)
+    assert (result.tokens, result.bytes, result.bits_per_byte) == (8, 0, None)
+    assert math.isfinite(result.nats_per_token.value)
 
 
 def test_bytes_of_characters_are_those_of_utf_8(characters):

@@ -1,6 +1,12 @@
 """What a run trains on, whatever holds it: the same batches, checked before the first step, known again later."""
 
+import bz2
+import gzip
+import io
 import json
+import lzma
+import pickle
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +131,7 @@ def test_what_may_be_either_has_to_be_said(tiny, raw, vocabulary):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
+        (IDS.astype("<u4").tobytes(), "every second one is 0, as if they were of 32 bits; say so with data.format"),
         (b"\0\1\2", "has 3 bytes, which are no whole number of uint16 ids"),
         (np.array([3, 28, 0] * 9, "<u2").tobytes(), "id 28 at position 1 is outside 0..27, the vocabulary of data"),
         (llm_c(IDS, count=len(IDS) + 1), "says that 901 ids of 2 bytes follow its header, but 1,800 bytes do"),
@@ -135,6 +142,64 @@ def test_what_may_be_either_has_to_be_said(tiny, raw, vocabulary):
 )  # fmt: skip
 def test_a_damaged_or_foreign_bin_is_refused(tiny, raw, vocabulary, content, words):
     assert words in refusal(tiny({"data.path": raw(content), "data.tokenizer": vocabulary}))
+
+
+def test_ids_of_32_bits_without_a_header_are_read_where_that_is_said(tiny, raw, vocabulary):
+    path = raw(IDS.astype("<u4").tobytes())
+    settings = {"data.path": path, "data.tokenizer": vocabulary, "data.format": "uint32"}
+    assert same_batches(material(tiny()), material(tiny(settings)))
+    raw(IDS.astype("<u2").tobytes())
+    assert " is outside 0..27, the vocabulary of data.tokenizer" in refusal(tiny(settings))
+    raw(IDS[:1].astype("<u2").tobytes())
+    assert "has 2 bytes, which are no whole number of uint32 ids" in refusal(tiny(settings))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vocab_size", "words"),
+    [
+        ("<u2", 65_537, "do not hold those of a tokenizer of 65,537; if it was written as uint32, say so"),
+        (">u4", 7_000, "every second one is 0, as if they were of 32 bits; write them with the low byte first"),
+    ],
+)
+def test_ids_of_16_bits_that_a_large_tokenizer_did_not_write_are_refused(tiny, raw, dtype, vocab_size, words):
+    large = raw(json.dumps(list(map(chr, range(0x10000, 0x10000 + vocab_size)))).encode(), "large.json")
+    assert words in refusal(tiny({"data.path": raw(IDS.astype(dtype).tobytes()), "data.tokenizer": large}))
+
+
+@pytest.mark.parametrize(
+    ("pack", "words"),
+    [
+        (lambda ids: gzip.compress(ids), "packed by gzip; unpack it first"),
+        (lambda ids: pickle.dumps(ids), "a pickle; write the ids themselves, as uint16 or uint32"),
+        (lambda ids: archive(zipfile.ZipFile, ids), "a zip archive (torch.save writes such); unpack it first"),
+        (lambda ids: archive(np.save, ids), "a NumPy array with a header; write the ids"),
+        (lambda ids: lzma.compress(ids), "packed by xz; unpack"),
+        (lambda ids: bz2.compress(ids), "packed by bzip2; unpack"),
+    ],
+    ids=["gzip", "pickle", "zip", "numpy", "xz", "bzip2"],
+)
+@pytest.mark.parametrize(("name", "form"), [("train.bin", "auto"), ("train.ids", "uint16"), ("train.txt", "text")])
+def test_a_file_of_another_kind_is_no_file_of_ids_and_no_text(tiny, raw, pack, words, name, form):
+    content = pack(np.arange(2000, dtype="<u2").tobytes())
+    message = refusal(tiny({"data.path": raw(content, name), "data.format": form}))
+    assert message.startswith("data.path: ")
+    assert words in message
+
+
+def archive(write, content):
+    """What NumPy or zipfile writes of some bytes."""
+    file = io.BytesIO()
+    if write is np.save:
+        np.save(file, np.frombuffer(content, "<u2"))
+    else:
+        with write(file, "w") as whole:
+            whole.writestr("ids", content)
+    return file.getvalue()
+
+
+def test_ids_may_begin_as_a_pickle_does(tiny, raw):
+    path = raw(b"\x80\x02" + IDS.astype("<u2").tobytes())  # id 640
+    assert "nothing says which tokenizer" in refusal(tiny({"data.path": path}))
 
 
 def test_a_token_file_of_another_tokenizer_is_refused(tiny, tokens):
@@ -201,6 +266,28 @@ def test_documents_are_packed_where_an_end_token_stands_between_them(tiny, token
     assert "segment_ids_BT" not in training_batches(material(tiny({"data.path": path}))).batch_at(0)
     message = refusal(tiny({"data.pack_documents": True}))
     assert message.startswith("data.pack_documents: no end token stands between documents in ")
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (range(810, 900), "the validation split has nothing to predict, each of the 88 tokens of its whole windows"),
+        (range(809), "the training split has nothing to predict, each of the 808 tokens of its whole windows ends a"),
+        (range(808), "the training split has nothing to predict"),
+        (
+            range(807),
+            "each token of the 2 random batches that estimate the loss of the training split ends a document",
+        ),
+    ],
+)
+def test_packed_documents_without_anything_to_predict_are_refused_before_the_first_step(tiny, tokens, ends, words):
+    path = tokens(
+        "ends.tokens", np.where(np.isin(np.arange(900), ends), 28, IDS), with_roles(CHARACTERS, ["eos"]), 28
+    )
+    message = refusal(tiny({"data.path": path, "data.pack_documents": True}))
+    assert message.startswith("data.pack_documents: ")
+    assert words in message
+    material(tiny({"data.path": path}))
 
 
 def test_pairs_are_not_read_from_ids(tiny, tokens):

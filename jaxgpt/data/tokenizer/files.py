@@ -11,6 +11,7 @@ from typing import Any
 from jaxgpt.config import RequestError
 
 from ..pickles import is_pickle
+from ..regular import check_regular
 from .characters import CharacterTokenizer
 from .gpt2 import BYTE_SYMBOLS, Gpt2Tokenizer, is_gpt2_merges, merge_pairs
 from .protocol import Tokenizer
@@ -155,6 +156,7 @@ def _is_vocabulary(document: Any) -> bool:
 
 
 def _refuse_foreign(path: Path) -> None:
+    check_regular(path)
     if path.suffix in _SENTENCEPIECE:
         raise RequestError(
             f"{path} looks like a SentencePiece model, which is not read; give the tokenizer.json of the same "
