@@ -14,10 +14,11 @@ from jax.sharding import Mesh
 from jaxgpt.config import RequestError, RunConfig, flatten
 from jaxgpt.model.parameters import init
 from jaxgpt.ops.keys import random_key
-from jaxgpt.runs.checkpoints import CheckpointStore, saved_steps
+from jaxgpt.runs.checkpoints import CheckpointStore
 from jaxgpt.runs.directory import RunDirectory, fresh_run_path, is_run
 from jaxgpt.runs.manifest import Manifest
 from jaxgpt.runs.metrics import MetricsLog, last_logged_step
+from jaxgpt.runs.step_folders import saved_steps
 from jaxgpt.runs.versions import library_versions
 from jaxgpt.runs.weights_and_biases import WandbLog
 from jaxgpt.sharding.mesh import place, replicated, topology

@@ -8,7 +8,7 @@ import pytest
 
 from jaxgpt.config import WorkError
 from jaxgpt.runs import checkpoints
-from jaxgpt.runs.checkpoints import saved_steps
+from jaxgpt.runs.step_folders import saved_steps
 from jaxgpt.training.run import train
 from jaxgpt.training.stop import StoppedError
 
