@@ -178,6 +178,15 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
     return _read_lines(path, "'text'", lambda values: {"text": _text(values["text"])})
 
 
+def sampled_steps(path: Path) -> list[int]:
+    """Return the steps of the lines of a `samples.jsonl`, none where there is no such file.
+
+    Raises:
+        RequestError: a whole line is no sample.
+    """
+    return [sample["step"] for sample in read_samples(path)] if path.exists() else []
+
+
 def _read_lines(path: Path, expected: str, read: Callable[[dict[str, Any]], dict[str, Any]]) -> list[dict[str, Any]]:
     try:
         *lines, _torn = path.read_bytes().split(b"\n")

@@ -151,7 +151,8 @@ class Trainer:
         return done, saved_items(self.state), self.evaluation.validation.loss if evaluated else None
 
     def _stop_if_asked(self, request: StopRequest, done: int) -> None:
-        if request.signal_number is None:
+        """Save and stop where a signal asked for it; a run that is complete has nothing to stop."""
+        if request.signal_number is None or done == self.config.train.steps:
             return
         self._settle()
         self._saver.save_for_good(*self._checkpoint(done))

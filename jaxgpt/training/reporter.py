@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jax.sharding import Mesh
 
+from jaxgpt.config import WorkError
 from jaxgpt.model.parameters import Params
 
 from .clock import Clock
@@ -113,9 +114,17 @@ class Reporter:
         return train.sample_every is not None and done % train.sample_every == 0 and done != train.steps
 
     def sample(self, done: int, params: Params) -> None:
-        """Show what the model writes and keep it in `samples.jsonl`, unless `train.sample_tokens` is 0."""
-        if self._material.config.train.sample_tokens:
+        """Show what the model writes and keep it in `samples.jsonl`, unless `train.sample_tokens` is 0.
+
+        A model that can write nothing, since its logits are not finite, is no reason to end the run that trains it.
+        """
+        if not self._material.config.train.sample_tokens:
+            return
+        try:
             with self.clock.measure("sampling"):
                 text = "\n".join(sample_lines(self._material, params))
+        except WorkError as failure:
+            self._console.say(f"step {done:>6}  no sample: {failure}")
+        else:
             self._run.log.write_sample(done, text)
             self._console.say(f"step {done:>6}  {text}")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from jax.sharding import Mesh
+
 from jaxgpt.config import RunConfig, differing, doubts, warn
 from jaxgpt.runs.directory import RunDirectory
+from jaxgpt.runs.metrics import sampled_steps
 from jaxgpt.runs.weights_and_biases import check_wandb
 
 from .console import Console
@@ -15,6 +18,7 @@ from .loop import Trainer
 from .material import Material, gather_material
 from .programs import Programs, compile_programs, make_mesh
 from .report import checkpoints, describe, footer, next_commands
+from .reporter import Reporter
 from .setup import OpenRun, changed_settings, changed_surroundings, hold, open_existing, open_run, starting_state
 from .step import TrainState
 from .stop import watch_for_stop
@@ -57,8 +61,7 @@ def train(
     with hold(directory) as run:
         state = starting_state(material, mesh, run.store, warn)
         if int(state.step) >= material.config.train.end:
-            console.say(f"nothing to do: the run is at step {int(state.step)} of {material.config.train.steps}")
-            next_commands(console, directory, material, state)
+            _say_that_nothing_is_left(console, run, material, mesh, state)
             return state
         if existing:
             _resume(console, run, existing, int(state.step), changes)
@@ -68,6 +71,19 @@ def train(
         programs = compile_programs(material, mesh, state)
         console.say(f"compiled in {programs.compile_seconds:.1f} s")
         return _train_prepared(console, run, material, programs, state)
+
+
+def _say_that_nothing_is_left(
+    console: Console, run: OpenRun, material: Material, mesh: Mesh, state: TrainState
+) -> None:
+    """Say what is there, and draw the last sample where the process that trained did not come to it."""
+    step, steps = int(state.step), material.config.train.steps
+    console.say(f"nothing to do: the run is at step {step} of {steps}")
+    if step == steps and step not in sampled_steps(run.directory.samples_path):
+        run.log.cut_back(step)  # mends the line that was torn
+        Reporter(run, material, mesh, console).sample(step, state.params)
+    checkpoints(console, run)
+    next_commands(console, run.directory, material, state)
 
 
 def _resume(console: Console, run: OpenRun, existing: RunDirectory, step: int, changes: Mapping[str, tuple]) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from jaxgpt.config import WorkError
 from jaxgpt.runs import checkpoints
+from jaxgpt.runs.checkpoints import CheckpointStore
+from jaxgpt.runs.metrics import sampled_steps
 from jaxgpt.runs.step_folders import saved_steps
 from jaxgpt.training.run import train
 from jaxgpt.training.stop import StoppedError
@@ -38,6 +40,45 @@ def test_a_stop_saves_although_the_save_before_it_failed(tiny, run, handled, mon
     assert (stopped.value.exit_code, handled) == (143, [])
     assert saved_steps(run / "checkpoints") in ([2], [3])  # the signal came while a step was running, or before it
     assert capsys.readouterr().err.startswith("jaxgpt: warning: checkpoint 2 was not written")
+
+
+@pytest.fixture
+def terminate_at(monkeypatch):
+    """Return a function that has a SIGTERM sent as soon as the checkpoint of a step counts."""
+    wait, sent = CheckpointStore.wait, []
+
+    def waited(store, step):
+        wait(store)
+        if store.steps()[-1:] == [step] and not sent:
+            sent.append(step)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return lambda step: monkeypatch.setattr(CheckpointStore, "wait", lambda store: waited(store, step)) or sent
+
+
+def test_a_signal_during_the_commit_of_a_checkpoint_ends_the_run_saved(tiny, run, handled, terminate_at):
+    terminate_at(1)
+    with pytest.raises(StoppedError, match=f"continue with: jaxgpt train --out {run}") as stopped:
+        train(tiny({"train.save_every": 1}), out=run)
+    assert (stopped.value.exit_code, handled) == (143, [])
+    assert saved_steps(run / "checkpoints") == [1, 2]
+
+
+def test_a_signal_during_the_last_save_of_a_complete_run_changes_nothing(tiny, run, handled, terminate_at, capsys):
+    sent = terminate_at(6)
+    assert int(train(tiny({"train.sample_tokens": 3}), out=run).step) == 6
+    assert (sent, handled) == ([6], [])
+    printed = capsys.readouterr().out
+    assert "step      6  sample (temperature 0.8, 3 tokens):\n" in printed
+    assert "done; continue for longer" in printed
+    (run / "samples.jsonl").write_text('{"step": 6, "te')  # as if killed while it wrote the sample
+    for is_drawn in (True, False):
+        train(tiny({"train.sample_tokens": 3}), out=run)
+        printed = capsys.readouterr().out
+        assert "nothing to do: the run is at step 6 of 6\n" in printed
+        assert ("step      6  sample (temperature 0.8, 3 tokens):\n" in printed) == is_drawn
+        assert "last checkpoint: step 6, validation loss " in printed
+        assert sampled_steps(run / "samples.jsonl") == [6]
 
 
 def test_a_step_that_is_not_finite_is_named_also_where_the_disk_is_full(tiny, run, poison, monkeypatch):

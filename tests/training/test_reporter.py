@@ -7,10 +7,11 @@ import jax
 import pytest
 from repeatable import repeatable_metrics
 
-from jaxgpt.config import RequestError
+from jaxgpt.config import RequestError, WorkError
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.metrics import MEASURED, MetricsLog, read_metrics, read_samples
 from jaxgpt.sharding.mesh import data_mesh
+from jaxgpt.training import reporter as reporter_module
 from jaxgpt.training.console import Console
 from jaxgpt.training.evaluate import Estimate
 from jaxgpt.training.loop import Evaluation
@@ -114,6 +115,22 @@ def test_a_line_has_the_share_of_the_peak_where_one_is_known(reporter, run, monk
     # one layer of width 8, two heads of 4, 28 tokens: 6 x (872 + 16 + 224) + 12 x 8 x 8 FLOP a token
     assert line["mfu"] == pytest.approx(8 * (6 * 1112 + 768) / 1e6)
     assert {name for name in line if name in MEASURED} == set(MEASURED)
+
+
+def test_a_sample_that_cannot_be_drawn_is_told_and_the_run_goes_on(reporter, run, monkeypatch, capsys):
+    def draw(_material, params):
+        if params["bad"]:
+            raise WorkError("the logits are not finite")
+        return ["sample:", "text"]
+
+    monkeypatch.setattr(reporter_module, "sample_lines", draw)
+    reporter = reporter(SAMPLED)
+    reporter.sample(2, {"bad": True})
+    reporter.sample(4, {"bad": False})
+    assert (
+        capsys.readouterr().out == "step      2  no sample: the logits are not finite\nstep      4  sample:\ntext\n"
+    )
+    assert read_samples(run / "samples.jsonl") == [{"step": 4, "text": "sample:\ntext"}]
 
 
 def evaluation(step, loss):

@@ -31,7 +31,6 @@ from jaxgpt.training.evaluate import Estimate
 from jaxgpt.training.material import gather_material
 from jaxgpt.training.programs import Programs
 from jaxgpt.training.run import train
-from jaxgpt.training.stop import StoppedError
 
 
 @pytest.fixture
@@ -272,24 +271,6 @@ def test_a_signal_saves_and_ends_with_the_command_that_continues(tiny, run, text
     assert f"continue with: jaxgpt train --out {run}" in error
     saved = RunDirectory.open(run).checkpoints_path
     assert [int(p.name) for p in saved.iterdir()] == [len(losses(run))]
-
-
-@pytest.mark.parametrize("step", [1, 6], ids=["the first checkpoint", "the last checkpoint"])
-def test_a_signal_during_the_commit_of_a_checkpoint_ends_the_run_saved(tiny, tmp_path, handled, monkeypatch, step):
-    wait = CheckpointStore.wait
-
-    def interrupted(store):
-        wait(store)
-        if store.steps()[-1:] == [step] and not sent:
-            sent.append(step)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    sent = []
-    monkeypatch.setattr(CheckpointStore, "wait", interrupted)
-    with pytest.raises(StoppedError, match=f"continue with: jaxgpt train --out {tmp_path / 'run'}") as stopped:
-        train(tiny({"train.save_every": 1}), out=tmp_path / "run")
-    assert (stopped.value.exit_code, handled) == (143, [])
-    assert CheckpointStore(tmp_path / "run" / "checkpoints", writable=False).steps()[-1] == (6 if step == 6 else 2)
 
 
 def test_a_run_whose_output_nobody_reads_goes_on_in_silence(tiny, tmp_path, monkeypatch, capsys):
