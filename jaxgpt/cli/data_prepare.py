@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,19 @@ from .parser import Parser, whole_number
 
 if TYPE_CHECKING:
     from jaxgpt.data import Tokenizer
-    from jaxgpt.data.prepare import Prepared, Request
+    from jaxgpt.data.prepare import Input, Prepared, Request
 
     from .data_progress import Progress
 
+_MOST_WORKERS = 256
 _DESCRIPTION = """Encode texts of any size into one token file, which `jaxgpt train --data.path FILE` reads.
 
 A text file (UTF-8) is one document; of JSONL each line is one, in the field --field of its object. Of a folder the
-files that end in .txt, .text, .md, .jsonl or .ndjson are read, at any depth, sorted; what is left out is said.
+files that end in .txt, .text, .md, .jsonl or .ndjson are read, at any depth, sorted; hidden ones, links to folders
+and all others are left out, which is said.
+
+After each document stands an end token: the tokenizer's own, or, where it has none and there are several documents,
+one that is added behind its ids. The token file's tokenizer is then the one with that token.
 
 Interrupted, however hard, the same command goes on from what is whole, and the file is the same to the byte.
 """
@@ -75,14 +81,16 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--out", metavar="FILE", required=True, help="the token file to write; none is overwritten (required)"
     )
-    parser.add_argument(
-        "--field", metavar="NAME", default="text", help="the field of a JSONL object with its text (default: text)"
-    )
-    parser.add_argument(
-        "--no-end-token",
+    parser.add_argument("--field", metavar="NAME", help="the field of a JSONL object with its text (default: text)")
+    ending = parser.add_mutually_exclusive_group()
+    ending.add_argument(
+        "--end-token",
         action="store_true",
-        help="put nothing between documents (default: the tokenizer's end token, where it has one)",
+        default=None,
+        help="put an end token after each document, also where there is one only (default: of a tokenizer that has "
+        "none itself, where there are several documents or JSONL)",
     )
+    ending.add_argument("--no-end-token", dest="end_token", action="store_false", help="put nothing after a document")
     parser.add_argument(
         "--workers",
         metavar="N",
@@ -102,6 +110,11 @@ def _check_options(options: argparse.Namespace) -> None:
     out = Path(options.out)
     if options.workers < 1:
         raise RequestError(f"--workers: expected at least 1, got {options.workers}")
+    if options.workers > max(_MOST_WORKERS, _cores()):
+        raise RequestError(
+            f"--workers: expected at most {max(_MOST_WORKERS, _cores())}, got {options.workers}; threads beyond one "
+            f"a core, of which there are {_cores()}, take memory and make nothing faster"
+        )
     if os.path.isdir(out):
         raise RequestError(f"--out {out} is a folder; name a file, such as {out / 'text.tokens'}")
     if not os.path.isdir(out.parent):
@@ -119,26 +132,55 @@ def _request(options: argparse.Namespace, progress: Progress) -> Request:
     found = find_inputs(options.inputs)
     total = sum(one.size for one in found.inputs)
     progress.say(f"reading {some([_named(one) for one in found.inputs])}: {total / 1e6:,.1f} MB")
-    if found.skipped:
-        progress.say(f"leaving out {some(found.skipped)}, which by their ending are neither text nor JSONL")
-    tokenizer = _tokenizer(options, found.inputs, progress)
-    end_id = None if options.no_end_token else tokenizer.special_ids.get("eos")
-    if end_id is None and not options.no_end_token:
-        progress.say("this tokenizer has no end token, so nothing stands between documents")
+    for reason, names in found.skipped.items():
+        progress.say(f"leaving out {some(names)}: {reason}")
+    field = _field(options, found.inputs)
+    tokenizer = _ending(options, _tokenizer(options, found.inputs, field, progress), found.inputs, progress)
+    end_id = None if options.end_token is False else tokenizer.special_ids.get("eos")
     _say_if_whole(tokenizer, progress)
-    return Request(found.inputs, tokenizer, Path(options.out), options.field, end_id, options.workers)
+    return Request(found.inputs, tokenizer, Path(options.out), field, end_id, options.workers)
 
 
-def _named(one: Any) -> str:
+def _field(options: argparse.Namespace, inputs: Sequence[Input]) -> str:
+    if options.field is None:
+        return "text"
+    if not any(one.is_lines for one in inputs):
+        raise RequestError(
+            f"--field {options.field}: none of the files is JSONL, so it would name nothing; leave it out, or let "
+            "the names of JSONL files end in .jsonl"
+        )
+    return options.field
+
+
+def _ending(
+    options: argparse.Namespace, tokenizer: Tokenizer, inputs: Sequence[Input], progress: Progress
+) -> Tokenizer:
+    """Return the tokenizer, with an end token where one is needed that it lacks."""
+    from jaxgpt.data.tokenizer.special import with_roles
+
+    if options.end_token is False or "eos" in tokenizer.special_ids:
+        return tokenizer
+    if not (options.end_token or len(inputs) > 1 or inputs[0].is_lines):
+        progress.say("this tokenizer has no end token, and nothing stands behind the one document; see --end-token")
+        return tokenizer
+    ending = with_roles(tokenizer, ["eos"])
+    progress.say(
+        f"this tokenizer has no end token: id {ending.special_ids['eos']} is added for it, and the token file's "
+        "tokenizer has it too; see --no-end-token"
+    )
+    return ending
+
+
+def _named(one: Input) -> str:
     return f"{one.path} ({'a document a line' if one.is_lines else 'one document'})"
 
 
-def _tokenizer(options: argparse.Namespace, inputs: Any, progress: Progress) -> Tokenizer:
+def _tokenizer(options: argparse.Namespace, inputs: Sequence[Input], field: str, progress: Progress) -> Tokenizer:
     from jaxgpt.data import CharacterTokenizer, make_tokenizer
     from jaxgpt.data.prepare.preparation import characters_of
 
     if options.tokenizer == CharacterTokenizer.kind:
-        return characters_of(inputs, options.field, progress)
+        return characters_of(inputs, field, progress)
     return make_tokenizer(options.tokenizer, None, option="--tokenizer")
 
 

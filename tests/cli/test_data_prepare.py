@@ -12,6 +12,7 @@ import pytest
 from program import PROGRAM, run_program
 
 from jaxgpt.data import TokenFile, train_bpe
+from jaxgpt.data.sources import open_source
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_a_text_becomes_a_token_file(command, text_file, tmp_path):
     assert code == 0
     assert err == (
         "reading text.txt (one document): 0.0 MB\n"
-        "this tokenizer has no end token, so nothing stands between documents\n"
+        "this tokenizer has no end token, and nothing stands behind the one document; see --end-token\n"
     )
     tokens = prepared(tmp_path / "a.tokens")
     first, second, third, *last = out.splitlines()
@@ -73,15 +74,45 @@ def test_no_end_token_is_put_where_none_is_wanted(command, text_file, tmp_path):
     assert "nothing after each" in out
 
 
+@pytest.mark.parametrize(("name", "size"), [("bytes", 256), ("characters", 3)])
+def test_several_documents_end_in_a_token_through_any_tokenizer(command, tmp_path, name, size):
+    (tmp_path / "a.jsonl").write_text('{"text": "abc"}\n{"text": "b"}\n')
+    code, out, err = command("data", "prepare", "a.jsonl", "--tokenizer", name, "--out", "a.tokens")
+    assert (code, f"of 2 documents, id {size} after each" in out) == (0, True)
+    assert f"this tokenizer has no end token: id {size} is added for it, and the token file's tokenizer" in err
+    source = open_source(str(tmp_path / "a.tokens"))  # as a run does
+    assert source.checked(source.tokenizer, print).end_id == size
+    assert source.tokenizer.decode(source.ids_N) == "abc<eos>b<eos>"
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "end_id"),
+    [
+        (["a.txt"], [], None),
+        (["a.txt"], ["--end-token"], 256),
+        (["a.txt", "b.txt"], [], 256),
+        (["a.txt", "b.txt"], ["--no-end-token"], None),
+    ],
+    ids=str,
+)
+def test_when_an_end_token_is_added(command, tmp_path, names, options, end_id):
+    for name in names:
+        (tmp_path / name).write_text("a")
+    command("data", "prepare", *names, "--tokenizer", "bytes", "--out", "a.tokens", *options)
+    header = prepared(tmp_path / "a.tokens").header
+    assert (header.end_id, header.vocab_size) == (end_id, 256 if end_id is None else 257)
+
+
 def test_what_is_left_out_and_what_is_encoded_whole_is_said(command, tmp_path):
     (tmp_path / "t").mkdir()
     (tmp_path / "t/a.md").write_text("low")
     (tmp_path / "t/b.png").write_text("low")
+    (tmp_path / "t/.git").mkdir()
     document = json.loads(train_bpe("low lower lowest low low", 258).document)
     document["normalizer"] = {"type": "NFC"}
     (tmp_path / "nfc.json").write_text(json.dumps(document))
     _, _, err = command("data", "prepare", "t", "--tokenizer", "nfc.json", "--out", "a.tokens")
-    assert "leaving out t/b.png, which by their ending are neither text nor JSONL\n" in err
+    assert "leaving out t/b.png: by their ending neither text nor JSONL\nleaving out t/.git: hidden, their" in err
     assert "each document is encoded whole, because its normalizer NFC may look at more than one character; " in err
 
 
@@ -90,6 +121,9 @@ def test_what_is_left_out_and_what_is_encoded_whole_is_said(command, tmp_path):
     [
         ({"--tokenizer": "bites"}, "--tokenizer: 'bites' is neither a kind nor a file; did you mean 'bytes'?"),
         ({"--workers": 0}, "--workers: expected at least 1, got 0"),
+        ({"--workers": 200_000}, ", got 200000; threads beyond one a core, of which"),
+        ({"--field": "body"}, "--field body: none of the files is JSONL, so it would name nothing; leave it out"),
+        ({"--end-token": "--no-end-token"}, "argument --no-end-token: not allowed with argument --end-token"),
         ({"--workers": "all"}, "argument --workers: expected a whole number, got 'all'"),
         ({"--out": "gone/a.tokens"}, "--out gone/a.tokens: there is no folder gone; make it, or name another file"),
         ({"--out": "."}, "--out . is a folder; name a file, such as text.tokens"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from jaxgpt.config import RequestError, some
 from ..corpus import check_beginning
 
 OPTION = "INPUT"
+_HIDDEN = "hidden, their names begin with a dot"
 _TEXT = (".txt", ".text", ".md")
 _LINES = (".jsonl", ".ndjson")
 _FOREIGN = {
@@ -36,14 +37,16 @@ class Input(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The files to read, in order, and the names of those in folders that are not."""
+    """The files to read, in order, and what folders hold that is not read, by the reason in words."""
 
     inputs: list[Input]
-    skipped: list[str]
+    skipped: dict[str, list[str]]
 
 
 def find_inputs(names: Sequence[str]) -> Found:
     """Return the files that names stand for; a folder stands for its files of a known ending, sorted, at any depth.
+
+    In a folder, hidden files and folders and links to folders are left out.
 
     Raises:
         RequestError: a name twice, a file that cannot be read, is no regular one, is empty, begins with a byte order
@@ -54,17 +57,17 @@ def find_inputs(names: Sequence[str]) -> Found:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     written = [Path(folder, name).write_text("to be") for name in ("b.txt", "a.jsonl", "c.png")]
         ...     found = find_inputs([folder])
-        >>> [(one.path.name, one.is_lines) for one in found.inputs], [Path(name).name for name in found.skipped]
-        ([('a.jsonl', True), ('b.txt', False)], ['c.png'])
+        >>> [(one.path.name, one.is_lines) for one in found.inputs]
+        [('a.jsonl', True), ('b.txt', False)]
+        >>> [(reason, Path(name).name) for reason, (name,) in found.skipped.items()]
+        [('by their ending neither text nor JSONL', 'c.png')]
     """
     inputs: list[Input] = []
-    skipped: list[str] = []
+    skipped: dict[str, list[str]] = {}
     for name in names:
         try:
-            in_folder = os.path.isdir(name)
-            paths = list(_files_below(name)) if in_folder else [Path(name)]
-            taken = [path for path in paths if not in_folder or _is_known(path)]
-            skipped += [str(path) for path in paths if in_folder and not _is_known(path)]
+            below = _below(name) if os.path.isdir(name) else {Path(name): None}
+            taken = [path for path, reason in below.items() if reason is None]
             inputs += [_input(path) for path in taken]
         except (OSError, ValueError) as error:  # ValueError: a NUL in the name
             if isinstance(error, RequestError):
@@ -74,26 +77,41 @@ def find_inputs(names: Sequence[str]) -> Found:
             raise RequestError(f"{OPTION}: cannot read {place!r}: {reason}; give readable files or folders") from None
         if not taken:
             raise RequestError(
-                f"{OPTION}: the folder {name!r} has no file that ends in {', '.join((*_TEXT, *_LINES))} (it has "
-                f"{some([path.name for path in paths])}); name files themselves, whatever they are called"
+                f"{OPTION}: the folder {name!r} has no file to read that ends in {', '.join((*_TEXT, *_LINES))} (it "
+                f"has {some([path.name for path in below])}); name files themselves, whatever they are called"
             )
+        for path, reason in below.items():
+            if reason is not None:
+                skipped.setdefault(reason, []).append(str(path))
     _refuse_twice(inputs)
     return Found(inputs, skipped)
 
 
-def _is_known(path: Path) -> bool:
-    return path.suffix.lower() in (*_TEXT, *_LINES)
-
-
-def _files_below(folder: str) -> Iterator[Path]:
-    """Yield the files at any depth, in an order that depends on their names alone."""
+def _below(folder: str) -> dict[Path, str | None]:
+    """Return the files at any depth, in an order that depends on names alone, and why one is not read."""
 
     def refuse(error: OSError) -> None:
         raise error
 
+    found: dict[Path, str | None] = {}
     for root, folders, names in os.walk(folder, onerror=refuse):
-        folders.sort()
-        yield from (Path(root, name) for name in sorted(names))
+        reasons = {name: _folder_obstacle(Path(root, name)) for name in sorted(folders)}
+        folders[:] = [name for name, reason in reasons.items() if reason is None]
+        found |= {Path(root, name): _file_obstacle(Path(root, name)) for name in sorted(names)}
+        found |= {Path(root, name): reason for name, reason in reasons.items() if reason is not None}
+    return found
+
+
+def _folder_obstacle(path: Path) -> str | None:
+    if path.name.startswith("."):
+        return _HIDDEN
+    return "links to folders" if path.is_symlink() else None
+
+
+def _file_obstacle(path: Path) -> str | None:
+    if path.name.startswith("."):
+        return _HIDDEN
+    return None if path.suffix.lower() in (*_TEXT, *_LINES) else "by their ending neither text nor JSONL"
 
 
 def _input(path: Path) -> Input:

@@ -23,6 +23,7 @@ from ..token_file import TokenFile
 from ..token_header import TokenHeader, token_dtype
 from ..token_ids import check_token_ids
 from ..tokenizer import CharacterTokenizer, Tokenizer
+from ..tokenizer.checks import utf8_bytes
 from .inputs import OPTION, Input
 from .journal import Entry
 from .partial import PartialFile, journal_path, partial_path, remove_rest
@@ -112,12 +113,15 @@ def characters_of(inputs: Sequence[Input], field: str, watch: Watch) -> Characte
     """Return the tokenizer of the characters of all documents, which takes a reading of its own.
 
     Raises:
-        RequestError: an input that `Reader` refuses.
+        RequestError: an input that `Reader` refuses, or half a surrogate pair, with its place.
     """
     seen: set[str] = set()
     done, total = 0, sum(one.size for one in inputs)
     for job in Reader(inputs, Cutting(before_last_character), field).jobs(Mark()):
-        seen.update(*(segment.text for segment in job.segments))
+        for segment in job.segments:
+            with blamed_on(segment.place):
+                utf8_bytes(segment.text)
+            seen.update(segment.text)
         done += job.size
         watch("collecting characters", done, total)
     return CharacterTokenizer(tuple(sorted(seen)))
@@ -273,7 +277,9 @@ def _already(request: Request, watch: Watch) -> Prepared:
         if getattr(expected, field.name) != getattr(tokens.header, field.name)
     ]
     if different:
-        raise RequestError(f"{refusal} (it is of another {', '.join(different).replace('_', ' ')})")
+        what = ", ".join(different).replace("_", " ")
+        sources = f": {tokens.header.source}, not {expected.source}; spelling counts" if "source" in different else ""
+        raise RequestError(f"{refusal} (it is of another {what}{sources})")
     itemsize = tokens.ids_N.itemsize
     tokens.check(lambda count: watch("checking ids", count * itemsize, tokens.ids_N.nbytes))
     remove_rest(request.out)

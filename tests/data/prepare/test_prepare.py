@@ -42,8 +42,9 @@ def small_blocks(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
 
 
 def request_for(*names, tokenizer=ENDING, out="out.tokens", field="text", workers=2):
@@ -138,6 +139,12 @@ def test_characters_are_those_of_all_documents(folder):
     Path("b.txt").write_text("c\n")
     inputs = find_inputs(["a.jsonl", "b.txt"]).inputs
     assert characters_of(inputs, "text", ignore) == CharacterTokenizer(("\n", "a", "b", "c", "ü"))
+
+
+def test_a_character_that_is_none_is_refused_with_its_place(folder):
+    Path("a.jsonl").write_text('{"text": "ba"}\n{"text": "b\\ud800"}\n')
+    message = refusal(characters_of, find_inputs(["a.jsonl"]).inputs, "text", ignore)
+    assert message.startswith("a.jsonl, line 2: character '\\ud800' (U+D800) at position 1 is half a surrogate pair")
 
 
 def interrupted(request, monkeypatch, calls, after=0):
@@ -353,8 +360,13 @@ def test_another_file_is_never_overwritten(folder):
     prepare(request, ignore)
     refused = "--out out.tokens is there already, and nothing is overwritten; name another file or move it (it is of "
     assert f"{refused}another end id)" in refusal(prepare, dataclasses.replace(request, end_id=None), ignore)
+    digest = hashlib.sha256(b"to be").hexdigest()
+    was, now = (f"{name} (5 bytes, sha256 {digest})" for name in ("a.txt", "../here/a.txt"))
+    assert f"{refused}another source: {was}, not {now}; spelling counts)" in refusal(
+        prepare, request_for("../here/a.txt"), ignore
+    )
     Path("a.txt").write_text("to bE")
-    assert f"{refused}another source)" in refusal(prepare, request, ignore)
+    assert f"{refused}another source: a.txt (" in refusal(prepare, request, ignore)
     damaged = bytearray(Path("out.tokens").read_bytes())
     damaged[-1] ^= 1
     Path("a.txt").write_text("to be")
@@ -573,7 +585,7 @@ def test_a_file_that_changes_before_it_is_read_is_refused(folder):
         (["packed.gz"], "'packed.gz' is no plain text by its ending; unpack it first"),
         (
             ["pictures"],
-            "the folder 'pictures' has no file that ends in .txt, .text, .md, .jsonl, .ndjson (it has a.png)",
+            "the folder 'pictures' has no file to read that ends in .txt, .text, .md, .jsonl, .ndjson (it has a.png)",
         ),
         (["a.txt", "./a.txt"], "INPUT: a.txt is the same file as a.txt; name each once"),
         (["pipe"], "'pipe' is no regular file; to go on after an interruption, inputs are read again"),
@@ -592,18 +604,30 @@ def test_an_input_that_cannot_be_taken_is_refused(folder, names, words):
 
 
 def test_a_folder_is_read_in_the_order_of_its_names(folder):
-    for name in ("t/b/2.txt", "t/b/1.md", "t/a.jsonl", "t/c.txt", "t/.hidden.txt", "t/x.png", "t/README"):
+    for name in (
+        *("t/b/2.txt", "t/b/1.md", "t/a.jsonl", "t/c.txt", "t/x.png", "t/README"),
+        *("t/.hidden.txt", "t/b/.git/a.txt", "other/a.txt"),
+    ):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("a")
+    Path("t/link").symlink_to("../other")
+    Path("t/d.txt").symlink_to("../other/a.txt")
     found = find_inputs(["t"])
-    assert [str(one.path) for one in found.inputs] == [
-        "t/.hidden.txt",
-        "t/a.jsonl",
-        "t/c.txt",
-        "t/b/1.md",
-        "t/b/2.txt",
-    ]
-    assert found.skipped == ["t/README", "t/x.png"]
+    assert [str(one.path) for one in found.inputs] == ["t/a.jsonl", "t/c.txt", "t/d.txt", "t/b/1.md", "t/b/2.txt"]
+    assert found.skipped == {
+        "by their ending neither text nor JSONL": ["t/README", "t/x.png"],
+        "hidden, their names begin with a dot": ["t/.hidden.txt", "t/b/.git"],
+        "links to folders": ["t/link"],
+    }
+
+
+def test_what_is_named_itself_is_read_though_hidden_or_a_link(folder):
+    Path(".t").mkdir()
+    Path(".t/a.txt").write_text("a")
+    Path(".b").write_text("b")
+    Path("link").symlink_to(".t")
+    assert [str(one.path) for one in find_inputs([".t", ".b"]).inputs] == [".t/a.txt", ".b"]
+    assert [str(one.path) for one in find_inputs(["link"]).inputs] == ["link/a.txt"]
 
 
 def test_a_file_of_a_folder_that_cannot_be_read_is_named(folder):
