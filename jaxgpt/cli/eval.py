@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     trained_share = _trained_share(manifest, source)
     if options.json:
         fields = {"model": opened.words(tokenizer), "step": opened.step, "text": source.identity}
-        print(json.dumps(fields | _as_json(result, config, part, trained_share), ensure_ascii=False))
+        print(json.dumps(fields | _as_json(result, config, options.split, part, trained_share), ensure_ascii=False))
     else:
         print(f"model: {opened.words(tokenizer)}")
         print(f"text:  {_text_words(source, config, part, trained_share)}")
@@ -112,6 +112,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         raise RequestError(
             "--validation-fraction means nothing for all of the text; add --split val or --split train"
         )
+    if options.format != "auto" and options.data is None:
+        raise RequestError(f"--format {options.format} means nothing without --data FILE; leave it out")
     return options
 
 
@@ -127,10 +129,11 @@ def _source(options: argparse.Namespace, manifest: Manifest | None, tokenizer: T
 
     Also which part of it: of a run's file for validation all.
     """
-    from jaxgpt.data.sources import check_tokenizer, open_source
+    from jaxgpt.data.sources import check_format, check_tokenizer, open_source
 
     if options.data is not None:
         source = open_source(options.data, "--data", form=options.format)
+        check_format(options.format, [source], "--format")
         if source.tokenizer is None and source.kind != "text" and options.tokenizer is None:
             raise RequestError(
                 f"--data {options.data} holds {source.kind} and nothing says which tokenizer they were written with; "
@@ -165,8 +168,10 @@ def _config(options: argparse.Namespace, opened: Opened, manifest: Manifest | No
     config = manifest.config if manifest else RunConfig(model=opened.config, execution=opened.execution)
     if options.validation_fraction is None:
         return config
+    named = {} if options.data is None else {"validation_path": None}  # another text is cut, whatever the run's was
     with blamed_on("--validation-fraction"):
-        return dataclasses.replace(config, data=config.data.replace(validation_fraction=options.validation_fraction))
+        data = config.data.replace(validation_fraction=options.validation_fraction, **named)
+        return dataclasses.replace(config, data=data)
 
 
 def _trained_share(manifest: Manifest | None, source: Source) -> float | None:
@@ -190,7 +195,8 @@ def _text_words(source: Source, config: RunConfig, split: str, trained_share: fl
         "train": f"the first {1 - validation:.4g} of it",
         "val": f"the last {validation:.4g} of it",
     }
-    trained = "" if trained_share is None else f" (the run was trained on the first {trained_share:.4g} of it)"
+    was = {None: "", 0: " (the run was not trained on it)", 1: " (the run was trained on all of it)"}
+    trained = was.get(trained_share, f" (the run was trained on the first {trained_share or 0:.4g} of it)")
     return f"{source_words(source)}, sha256 {source.identity['sha256'][:12]}; {part[split]}{trained}"
 
 
@@ -223,7 +229,9 @@ def _words(measured: Measured | None) -> str:
     return f"{measured.value:.6g} ± {'unknown' if math.isnan(error) else f'{error:.2g}'}"
 
 
-def _as_json(result: Evaluation, config: RunConfig, split: str, trained_share: float | None) -> dict[str, Any]:
+def _as_json(
+    result: Evaluation, config: RunConfig, split: str, part: str, trained_share: float | None
+) -> dict[str, Any]:
     quantities = {
         name.replace("/", "_per_").replace(" ", "_"): measured
         and {field: value if math.isfinite(value) else None for field, value in measured._asdict().items()}
@@ -231,7 +239,8 @@ def _as_json(result: Evaluation, config: RunConfig, split: str, trained_share: f
     }
     return {
         "split": split,
-        "validation_fraction": config.data.validation_fraction,
+        # Of a run with a file for validation, its files are not cut.
+        "validation_fraction": config.data.validation_fraction if part == split else None,
         "trained_share": trained_share,
         "context": config.model.context_length,
         "stride": result.stride,

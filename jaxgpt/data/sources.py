@@ -60,12 +60,15 @@ class Sources:
         """Open the sources that the settings name.
 
         Raises:
-            RequestError: as `open_source`; or a file of ids without a tokenizer that `data.tokenizer` does not name.
+            RequestError: as `open_source` and `check_format`; or a file of ids without a tokenizer that
+                `data.tokenizer` does not name.
         """
         training = tuple(open_source(path, form=data.format, built_in=built_in) for path in data.paths)
         validation = None
         if data.validation_path is not None:
             validation = open_source(data.validation_path, "data.validation_path", form=data.format)
+        files = [source for path, source in zip(data.paths, training, strict=True) if path is not None]
+        check_format(data.format, files if validation is None else [*files, validation], "data.format")
         sources = cls(training, data.weights or (1.0,) * len(training), validation)
         sources._check_named(data.tokenizer)
         return sources
@@ -109,13 +112,15 @@ class Sources:
         """Return the sources, once all ids are known to be those of `tokenizer`; reads each file of ids once.
 
         Raises:
-            RequestError: a file of another tokenizer, an id outside the vocabulary, or a damaged file.
+            RequestError: a file of another tokenizer, an id outside the vocabulary, a damaged file, or one that is
+                there twice.
         """
         for source in self.all:
             if source.tokenizer is not None:
                 check_tokenizer(tokenizer, source, roles, "this run's tokenizer")
         training = tuple(source.checked(tokenizer, say) for source in self.training)
         validation = None if self.validation is None else self.validation.checked(tokenizer, say)
+        _refuse_twice(training, validation)
         return dataclasses.replace(self, training=training, validation=validation)
 
     def check_same(self, recorded: Mapping[str, Any]) -> None:
@@ -150,6 +155,40 @@ class Sources:
                 )
 
 
+def check_format(form: str, files: Sequence[Source], option: str) -> None:
+    """Refuse a format where each file says itself what it holds.
+
+    Raises:
+        RequestError: as above.
+
+    Example:
+        >>> check_format("text", [Corpus.of("to be", "hamlet.txt")], "data.format")
+    """
+    if form != "auto" and all(isinstance(source, StoredIds) and source.has_header for source in files):
+        raise RequestError(
+            f"{option} {form} means nothing without a file that has no header to say what it holds; leave it out"
+        )
+
+
+def _refuse_twice(training: Sequence[Source], validation: Source | None) -> None:
+    """Refuse the same content in two places: a mixture counts each file once, and validation is on another."""
+    seen: dict[str, str] = {}
+    for source in training:
+        digest = source.identity["sha256"]
+        if digest in seen:
+            raise RequestError(
+                f"data.path: {source.source} holds the same as {seen[digest]}; name it once, data.weights say "
+                "how often it comes"
+            )
+        seen[digest] = source.source
+    same = None if validation is None else seen.get(validation.identity["sha256"])
+    if same is not None:
+        raise RequestError(
+            f"data.validation_path: {validation.source} holds the same as {same}, which is trained on; name another "
+            "file, or none, and data.validation_fraction keeps a part from training"
+        )
+
+
 def check_tokenizer(expected: Tokenizer, source: Source, roles: Sequence[str], owner: str) -> None:
     """Refuse ids that mean something else; by which rules a text became ids is no matter any more."""
     found = with_roles(source.tokenizer, roles)
@@ -157,14 +196,19 @@ def check_tokenizer(expected: Tokenizer, source: Source, roles: Sequence[str], o
         return
     shared = range(min(found.vocab_size, expected.vocab_size))
     differs = next((i for i in shared if found.decode([i]) != expected.decode([i])), None)
-    now, other = (
-        "" if differs is None else f", in which id {differs} means {tokenizer.decode([differs])!r}"
-        for tokenizer in (found, expected)
-    )
+    now, other = (_difference_words(tokenizer, differs) for tokenizer in (found, expected))
     raise RequestError(
         f"{source.source} was written with a tokenizer of {found.vocab_size} ids{now}, but {owner} has "
         f"{expected.vocab_size}{other}; prepare the file again with that one"
     )
+
+
+def _difference_words(tokenizer: Tokenizer, differs: int | None) -> str:
+    """Return what the first id that differs means; where none does, which special tokens there are."""
+    if differs is not None:
+        return f", in which id {differs} means {tokenizer.decode([differs])!r}"
+    special = ", ".join(f"{role} {token}" for role, token in tokenizer.special_ids.items())
+    return f" (kind {tokenizer.kind}, special tokens: {special or 'none'})"
 
 
 def recorded_identities(recorded: Mapping[str, Any]) -> list[Mapping[str, Any]]:

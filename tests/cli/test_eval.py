@@ -111,11 +111,36 @@ def test_a_file_of_ids_is_measured_as_its_text_is(measured, refusal, trained, to
         assert [result[name] for name in same] == [expected[name] for name in same]
         assert result["text"]["tokens"] == len(TEXT)
         assert result["trained_share"] is None
+    message = refusal("eval", trained, "--data", "text.tokens", "--format", "uint16")
+    assert message.startswith("--format uint16 means nothing without a file that has no header")
     message = refusal("eval", trained, "--data", "text.bin")
     assert message.startswith("--data text.bin holds uint16 ids without a header and nothing says which tokenizer")
     write_token_file(tmp_path / "other.tokens", [0, 1], CharacterTokenizer(("x", "y")), source="a test")
     message = refusal("eval", trained, "--data", "other.tokens")
     assert "was written with a tokenizer of 2 ids, in which id 0 means 'x', but the model has 9" in message
+
+
+@pytest.fixture
+def held_out(trained, tmp_path):
+    """The path of a run that says it was trained on all of the text, and validated on another."""
+    manifest, other = RunDirectory.open(trained).manifest, tmp_path / "held.txt"
+    other.write_text(TEXT[5:60])
+    data = dataclasses.replace(manifest.config.data, validation_fraction=0.1, validation_path=str(other))
+    identities = {"training": [manifest.data], "validation": Corpus.of(TEXT[5:60], str(other)).identity}
+    config = dataclasses.replace(manifest.config, data=data)
+    dataclasses.replace(manifest, config=config, data=identities).write(trained)
+    return trained
+
+
+def test_a_run_with_a_file_for_validation_is_measured_on_all_of_it(command, measured, held_out, text_file, tokenizer):
+    for split, windows, words in (("val", 3, "not trained on it"), ("train", 7, "trained on all of it")):
+        result = measured(held_out, "--split", split)
+        assert (result["split"], result["validation_fraction"], result["windows"]) == (split, None, windows)
+        assert f"; all of it (the run was {words})" in command("eval", held_out, "--split", split)[1]
+    another = text_file.with_name("another.txt")
+    another.write_text(TEXT[:80])
+    result = measured(held_out, "--data", another, "--split", "val", "--validation-fraction", "0.5")
+    assert (result["split"], result["validation_fraction"], result["windows"]) == ("val", 0.5, 2)
 
 
 def test_the_lines_say_the_same(command, measured, trained, text_file):
@@ -181,6 +206,7 @@ def test_a_model_without_a_text_or_a_tokenizer_says_which_option_names_it(refusa
             ["--split", "val", "--validation-fraction", "1"],
             "--validation-fraction: data.validation_fraction: expected below 1, got 1.0",
         ),
+        (["--format", "uint16"], "--format uint16 means nothing without --data FILE; leave it out"),
         (["--stride", "17"], "stride: expected 1 to 16, the context, got 17; a longer one would skip tokens"),
         (["--stride", "some"], "argument --stride: expected a whole number, got 'some'"),
         (["--batch-size", "0"], "the batch size should be at least 1, got 0"),

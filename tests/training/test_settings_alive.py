@@ -4,6 +4,7 @@ import re
 
 import pytest
 from repeatable import repeatable_metrics
+from small_training import TEXT
 
 from jaxgpt.config import RequestError, RunConfig
 from jaxgpt.training.run import train
@@ -25,7 +26,7 @@ CHANGES = {
     "data.weights": ([1.0, 2.0], "refusal"),  # of several files: test_sources
     "data.format": ("uint16", "refusal"),  # a text has no tokenizer to read ids with
     "data.validation_fraction": (0.3, "metrics"),
-    "data.validation_path": ("itself", "metrics"),
+    "data.validation_path": ("another", "metrics"),
     "data.pack_documents": (True, "refusal"),  # of a text; of ids: test_sources
     "data.mask_rate": (0.3, "refusal"),  # for an encoder: test_families
     "optimizer.learning_rate": (0.01, "metrics"),
@@ -96,10 +97,12 @@ def test_every_setting_has_a_row():
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_changed_setting_shows(name, tiny, base, text_file, tmp_path, capsys):
+def test_a_changed_setting_shows(name, tiny, base, tmp_path, capsys):
     unchanged, base_run = base
     value, where = CHANGES[name]
-    value = {"base": str(base_run), "itself": str(text_file)}.get(value, value) if isinstance(value, str) else value
+    another = tmp_path / "another.txt"
+    another.write_text(TEXT[:450])
+    value = {"base": str(base_run), "another": str(another)}.get(value, value) if isinstance(value, str) else value
     if where == "refusal":
         with pytest.raises(RequestError, match=name.split(".")[1]):
             train(tiny(SHORT | {name: value}), out=tmp_path / "run")

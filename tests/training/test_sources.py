@@ -16,7 +16,7 @@ from small_training import TEXT
 from jaxgpt.config import RequestError
 from jaxgpt.data import CharacterTokenizer
 from jaxgpt.data.token_file import write_token_file
-from jaxgpt.data.tokenizer.special import with_roles
+from jaxgpt.data.tokenizer.special import ExtendedTokenizer, with_roles
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.manifest import Manifest
 from jaxgpt.training.data_lines import data_lines, realised_shares
@@ -212,6 +212,11 @@ def test_a_token_file_of_another_tokenizer_is_refused(tiny, tokens):
         f"{other} was written with a tokenizer of 2 ids, in which id 0 means 'b', but {path} has"
     )
     assert f"{other} was written with" in refusal(tiny({"data.path": other}), material(tiny()))
+    roles = tokens("roles.tokens", IDS[:450], ExtendedTokenizer(with_roles(CHARACTERS, ["bos"]), ("eos",)))
+    message = refusal(
+        tiny({"data.path": [tokens("both.tokens", IDS, with_roles(CHARACTERS, ["bos", "eos"])), roles]})
+    )
+    assert " of 30 ids (kind extended, special tokens: bos 28, eos 29), but " in message
     assert "model.vocab_size is 20, but the tokenizer has 28" in refusal(
         tiny({"data.path": path, "model.vocab_size": 20})
     )
@@ -251,6 +256,23 @@ def test_several_files_are_mixed_by_weight_and_known_again(tiny, text_file, toke
     config = tiny({"data.path": [str(text_file), str(moved)], "data.weights": [3.0, 1.0]})
     assert material(config, mixed).config.data.path == (str(text_file), str(moved))
     assert "this run was on 2 files, but now there are 1" in refusal(tiny(), mixed)
+
+
+def test_a_format_is_of_the_files_without_a_header(tiny, tokens, raw, vocabulary):
+    path, bare = tokens(), raw(IDS[:450].astype("<u2").tobytes(), "half.ids")
+    mixed = material(tiny({"data.path": [path, bare], "data.format": "uint16", "data.tokenizer": vocabulary}))
+    assert [source.kind for source in mixed.sources.training] == ["a token file", "uint16 ids without a header"]
+    assert same_batches(mixed, material(tiny({"data.path": [path, tokens("half.tokens", IDS[:450])]})))
+    message = "data.format uint16 means nothing without a file that has no header to say what it holds; leave it out"
+    assert refusal(tiny({"data.path": path, "data.format": "uint16"})) == message
+    assert refusal(tiny({"data.path": None, "data.format": "uint16"})) == message
+
+
+@pytest.mark.parametrize("name", ["data.validation_path", "data.path"])
+def test_the_same_file_twice_is_refused(tiny, text_file, raw, name):
+    copy = raw(TEXT.encode(), "copy.txt")
+    settings = {name: copy} if name == "data.validation_path" else {name: [str(text_file), copy]}
+    assert refusal(tiny(settings)).startswith(f"{name}: {copy} holds the same as {text_file}")
 
 
 def test_documents_are_packed_where_an_end_token_stands_between_them(tiny, tokens):
