@@ -32,7 +32,7 @@ SETTINGS = {
     "model.embedding_dropout": 0.1,
     "model.attention_dropout": 0.1,
     "model.residual_dropout": 0.1,
-    "train.steps": 150,
+    "train.steps": 100,
     "train.batch_size": 8,
     "train.accumulate": 2,
     "train.eval_every": 10,
@@ -40,7 +40,7 @@ SETTINGS = {
     "train.save_every": 7,
     "train.log_every": 1,
     "train.sample_tokens": 5,
-    "train.sample_every": 9,
+    "train.sample_every": 25,
     "optimizer.warmup_steps": 10,
 }
 TEXT = "".join(chr(97 + i * i % 26) + " " * (i % 7 == 0) for i in range(1000))
