@@ -117,7 +117,8 @@ class TrainConfig(Section):
         "end the run).",
     )
     init_from: str | None = option(
-        None, "A run, Hugging Face folder or llama2.c file whose parameters training starts from."
+        None,
+        "A run (its last checkpoint), Hugging Face folder or llama2.c file whose parameters training starts from.",
     )
 
     @property

@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 
+import numpy as np
 import pytest
 
 from jaxgpt.config import WorkError
@@ -11,6 +12,7 @@ from jaxgpt.runs import checkpoints
 from jaxgpt.runs.checkpoints import CheckpointStore, saved_steps
 from jaxgpt.runs.metrics import read_metrics, sampled_steps
 from jaxgpt.training import loop
+from jaxgpt.training.diagnose import UPDATE
 from jaxgpt.training.run import train
 from jaxgpt.training.stop import StoppedError
 
@@ -22,6 +24,16 @@ def run(tmp_path):
 
 def refuse(_step, *_):
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def quick_diagnosis(monkeypatch):
+    """The diagnosis of a poisoned batch without the seconds that tracing it takes; test_step has the real one."""
+
+    def first_non_finite(_model, _execution, _params, micro_batches, _key):
+        return "loss" if np.isnan(micro_batches["weights_BT"]).any() else UPDATE
+
+    monkeypatch.setattr(loop, "first_non_finite", first_non_finite)
 
 
 def test_a_stop_saves_although_the_save_before_it_failed(tiny, run, handled, monkeypatch, capsys):
@@ -83,7 +95,7 @@ def test_a_signal_during_the_last_save_of_a_complete_run_changes_nothing(tiny, r
 
 @pytest.mark.parametrize(("bad", "is_skipping_advised"), [({1}, True), ({1, 2}, False)])
 def test_a_step_that_is_not_finite_is_named_also_where_the_disk_is_full(
-    tiny, run, poison, monkeypatch, bad, is_skipping_advised
+    tiny, run, poison, quick_diagnosis, monkeypatch, bad, is_skipping_advised
 ):
     poison(bad)
     monkeypatch.setattr(checkpoints, "make_record", refuse)
@@ -96,7 +108,7 @@ def test_a_step_that_is_not_finite_is_named_also_where_the_disk_is_full(
 
 
 def test_a_run_that_skips_one_step_after_the_other_ends_as_if_it_were_not_to_skip(
-    tiny, run, poison, monkeypatch, capsys
+    tiny, run, poison, quick_diagnosis, monkeypatch, capsys
 ):
     monkeypatch.setattr(loop, "MOST_SKIPPED_IN_A_ROW", 3)
     poison({0, 1, 3, 4, 5})
