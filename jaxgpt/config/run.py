@@ -113,10 +113,12 @@ class TrainConfig(Section):
     non_finite: Literal["stop", "skip"] = option(
         "stop",
         "What follows a step whose loss, gradient or update is not finite, which changes nothing either way: stop "
-        "the run, or skip the step, count it and go on (the learning rate's schedule counts updates).",
+        "the run, or skip the step, count it and go on (the learning rate's schedule counts updates; ten in a row "
+        "end the run).",
     )
     init_from: str | None = option(
-        None, "A run, Hugging Face folder or llama2.c file whose parameters training starts from."
+        None,
+        "A run (its last checkpoint), Hugging Face folder or llama2.c file whose parameters training starts from.",
     )
 
     @property

@@ -102,9 +102,9 @@ class MetricsLog:
         Raises:
             OSError: the disk refuses.
         """
-        if self._path.exists():
-            sync(self._path)
-            sync(self._path.parent)
+        for path in filter(Path.exists, (self._path, self._samples_path)):
+            sync(path)
+            sync(path.parent)
 
     def close(self) -> None:
         """Close all; a later `write` opens them again."""

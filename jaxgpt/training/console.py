@@ -102,9 +102,10 @@ class Console:
             waiting = f"waiting for data {line['loader_share']:.2%}"
             self.say(f"step {done:>6}  {text}  gradient norm {norm}  learning rate {rate}  {waiting}")
 
-    def skipped(self, done: int, places: str, count: int) -> None:
-        """Say that a step was left out."""
-        self.say(f"step {done:>6}  not finite, skipped (its batch: {places}); {count} skipped so far")
+    def skipped(self, done: int, places: str | None, count: int) -> None:
+        """Say that a step was left out, and where its batch lies unless that is None."""
+        batch = "" if places is None else f" (its batch: {places})"
+        self.say(f"step {done:>6}  not finite, skipped{batch}; {count} skipped so far")
 
     def _first_loss(self, loss: float) -> None:
         model = self._config.model

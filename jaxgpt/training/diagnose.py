@@ -15,6 +15,8 @@ from jaxgpt.model.parameters import Params
 
 from .step import summed_gradients
 
+UPDATE = "the optimizer's update"  # what is to blame where everything before it is finite
+
 
 def _is_finite(array: jax.Array) -> bool:
     return bool(np.isfinite(np.asarray(array, np.float32)).all())
@@ -69,4 +71,4 @@ def first_non_finite(
     if not _is_finite(loss_sum):
         return "loss"
     bad = _first_bad_gradient(gradient)
-    return f"gradient of {bad}" if bad else "the optimizer's update"
+    return f"gradient of {bad}" if bad else UPDATE

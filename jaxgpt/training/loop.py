@@ -7,7 +7,7 @@ import math
 import shlex
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 
@@ -16,7 +16,7 @@ from jaxgpt.ops.keys import random_key
 from jaxgpt.runs.directory import RunDirectory
 
 from .console import Console
-from .diagnose import first_non_finite
+from .diagnose import UPDATE, first_non_finite
 from .evaluate import Estimate, evaluate
 from .material import Material
 from .programs import Programs, training_batches
@@ -26,6 +26,8 @@ from .setup import OpenRun, saved_items
 from .step import NO_BAD_STEP, Metrics, TrainState, dropout_key, split_micro_batches
 from .stop import StoppedError, StopRequest
 
+MOST_SKIPPED_IN_A_ROW = 10  # so many different batches cannot all be to blame
+_SKIPPED_IN_FULL = 3  # of those skipped, the first ones are shown with their batch
 _READ = ("token_ids_BT", "source_ids_BS")  # the fields of a batch that the model reads tokens from
 
 
@@ -53,7 +55,7 @@ class Trainer:
         self._pending: tuple[int, Metrics] | None = None
         self._saver = Saver(run.store, int(state.step))
         self._saved_at = time.monotonic()
-        self._skipped = int(state.skipped)
+        self._skipped, self._skipped_in_a_row = int(state.skipped), 0
         self.evaluation: Evaluation | None = None
         self.reporter = Reporter(run, material, programs.mesh, console)
         self.clock = self.reporter.clock
@@ -68,7 +70,7 @@ class Trainer:
 
         Raises:
             StoppedError: a signal asked for it; the state is saved.
-            WorkError: a step was not finite; the last good state is saved.
+            WorkError: a step was not finite, or too many in a row were skipped; the last good state is saved.
         """
         start = int(self.state.step)
         with self._batches.stream(start) as stream:
@@ -78,6 +80,7 @@ class Trainer:
             for done in range(start + 1, self.config.train.end + 1):
                 batch = self._train_one(batch, stream, done)
                 self._between_steps(done)
+                self._stop_skipping(done)
                 self._stop_if_asked(request, done)
         self._saver.save_for_good(*self._checkpoint(done))
         self._stop_if_asked(request, done)  # while the last checkpoint was being written
@@ -103,10 +106,22 @@ class Trainer:
         bad_step = int(metrics.pop("bad_step"))
         if bad_step != NO_BAD_STEP:
             self._fail(bad_step)
-        if metrics["skipped"] > self._skipped:
-            self._skipped = int(metrics["skipped"])
-            self._console.skipped(done, self._places(done - 1), self._skipped)
+        self._count_skipped(done, int(metrics["skipped"]))
         self.reporter.step(done, metrics)
+
+    def _count_skipped(self, done: int, skipped: int) -> None:
+        """Say so where the step just settled was skipped; `skipped` are those up to it."""
+        is_new = skipped > self._skipped
+        self._skipped, self._skipped_in_a_row = skipped, self._skipped_in_a_row + 1 if is_new else 0
+        if is_new:
+            self._console.skipped(done, self._places(done - 1) if skipped <= _SKIPPED_IN_FULL else None, skipped)
+
+    def _stop_skipping(self, done: int) -> None:
+        """End a run that skips one step after the other."""
+        if self._skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW - 1:
+            self._settle()  # one more may be running, and may be a good one
+        if self._skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
+            self._fail(done - 1, f", the last of {self._skipped_in_a_row} in a row that were skipped")
 
     def _between_steps(self, done: int) -> None:
         train = self.config.train
@@ -161,20 +176,25 @@ class Trainer:
             f"stopped by a signal after step {done}, saved; continue with: {command}", request.signal_number
         )
 
-    def _fail(self, bad_step: int) -> None:
+    def _fail(self, bad_step: int, besides: str = "") -> NoReturn:
         """Save the last good state, run the failed step again with tracing, and say what went wrong."""
-        saved = self._saved_in_words(bad_step)
-        config, directory = self.config, self._run.directory
-        micro_batches = split_micro_batches(self._batches.batch_at(bad_step), config.train.accumulate)
-        key = dropout_key(config.model, random_key(config.train.seed), bad_step)
-        params = jax.device_get(self.state.params)
-        name = first_non_finite(config.model, config.execution, params, micro_batches, key)
+        saved = self._saved_in_words(int(self.state.step))
+        name = self._first_non_finite(bad_step)
+        advice = "Lower optimizer.learning_rate or optimizer.clip_norm"
+        if not besides and self._first_non_finite(bad_step + 1) == UPDATE != name:
+            advice += ", or leave such steps out with --train.non_finite skip (the next batch is finite)"
         raise WorkError(
-            f"step {bad_step + 1} is not finite: the first bad tensor is {name} (its batch: "
-            f"{self._places(bad_step)}); {saved}. Lower optimizer.learning_rate or "
-            "optimizer.clip_norm, or leave such steps out with --train.non_finite skip, "
-            f"then: {continue_command(directory)}"
+            f"step {bad_step + 1} is not finite{besides}: the first bad tensor is {name} (its batch: "
+            f"{self._places(bad_step)}); {saved}. {advice}, then: {continue_command(self._run.directory)}"
         )
+
+    def _first_non_finite(self, step: int) -> str:
+        """Run a step from the present parameters, with tracing, and name its first bad tensor."""
+        config = self.config
+        micro_batches = split_micro_batches(self._batches.batch_at(step), config.train.accumulate)
+        key = dropout_key(config.model, random_key(config.train.seed), step)
+        params = jax.device_get(self.state.params)
+        return first_non_finite(config.model, config.execution, params, micro_batches, key)
 
     def _saved_in_words(self, done: int) -> str:
         """Save the present state and say so, or why that failed."""

@@ -80,7 +80,7 @@ def _refuse_lost_checkpoints(run: RunDirectory) -> None:
 
 
 def changed_settings(stored: RunConfig, wanted: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """Return {name: (stored, wanted)} of the settings that differ.
+    """Return {name: (stored, wanted)} of the settings that differ, without the pause, which ends by itself.
 
     Raises:
         RequestError: one of them cannot change without making the run another run.
@@ -88,6 +88,7 @@ def changed_settings(stored: RunConfig, wanted: RunConfig) -> dict[str, tuple[An
     before, after = (flatten(with_absolute_paths(config)) for config in (stored, wanted))
     after["model.vocab_size"] = after["model.vocab_size"] or before["model.vocab_size"]
     changes = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+    changes.pop("train.stop_after", None)
     fixed = [name for name in changes if name.startswith(_FIXED) and name not in _BY_CONTENT]
     if fixed:
         listed = "; ".join(f"{name} is {changes[name][0]}, not {changes[name][1]}" for name in fixed)

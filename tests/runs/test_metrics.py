@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from jaxgpt.config import RequestError, WorkError
+from jaxgpt.runs import metrics
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.metrics import MetricsLog, read_metrics, read_samples
 
@@ -191,3 +192,14 @@ def log_fifty(run):
     with MetricsLog(run) as log:
         for step in range(50):
             log.write(step, {"loss": 1.0})
+
+
+def test_what_was_logged_and_sampled_is_put_on_disk(run, monkeypatch):
+    synced = []
+    monkeypatch.setattr(metrics, "sync", synced.append)
+    with MetricsLog(run) as log:
+        log.sync()
+        log.write(1, {"loss": 4.25})
+        log.write_sample(1, "text")
+        log.sync()
+    assert synced == [run.metrics_path, run.path, run.samples_path, run.path]

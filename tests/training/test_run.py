@@ -114,7 +114,7 @@ def test_an_existing_run_is_continued_and_says_so(tiny, run, capsys):
     train(tiny(), out=run)
     printed = capsys.readouterr().out
     assert f"continuing {run} after step 3" in printed
-    assert "train.stop_after was 3, is now None" in printed
+    assert " was " not in printed
     train(tiny(), out=run)
     assert "nothing to do: the run is at step 6 of 6" in capsys.readouterr().out
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import shutil
 
 import jax
@@ -135,6 +136,12 @@ def test_a_run_on_a_relative_path_continues_from_any_folder(tiny, run, text_file
 def test_a_saved_model_is_not_continued_but_may_be_trained_from(tiny, saved):
     with pytest.raises(RequestError, match=r"is a saved model, .* use --train\.init_from \S+saved and another --out"):
         train(tiny(), out=saved[0])
+
+
+def test_settings_that_changed_are_told_but_not_that_a_pause_is_over(tiny, run, begin, capsys):
+    begin(tiny({"train.stop_after": 3}), run)
+    begin(tiny({"train.save_every": 4}), run)
+    assert re.findall(".* was .*", capsys.readouterr().out) == ["  train.save_every was 2, is now 4"]
 
 
 def test_other_versions_or_devices_are_warned_of_and_taken_over(tiny, run, begin, capsys):
