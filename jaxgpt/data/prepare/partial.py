@@ -220,9 +220,8 @@ def _check_ours(out: Path, request: dict[str, Any]) -> None:
         ours = is_beginning(journal, request) and not (ids in there and ids.stat().st_size)
     if not ours:
         raise RequestError(
-            f"there is {' and '.join(map(str, there))} already, and nothing says that an earlier call has left it "
-            f"({journal.name} is gone, damaged or another program's); nothing is overwritten: move it away, or name "
-            "another file with --out"
+            f"nothing says that an earlier call has left {' and '.join(map(str, there))} ({journal.name} is gone, "
+            "damaged or another program's), and nothing is overwritten: move that away, or name another file with --out"
         )
 
 
