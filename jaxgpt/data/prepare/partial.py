@@ -221,7 +221,8 @@ def _check_ours(out: Path, request: dict[str, Any]) -> None:
     if not ours:
         raise RequestError(
             f"nothing says that an earlier call has left {' and '.join(map(str, there))} ({journal.name} is gone, "
-            "damaged or another program's), and nothing is overwritten: move that away, or name another file with --out"
+            "damaged or another program's), and nothing is overwritten: move that away, or name another file with "
+            "--out"
         )
 
 
