@@ -189,9 +189,9 @@ def remove_rest(out: Path) -> None:
         WorkError: the disk refuses.
     """
     path = partial_path(out)
-    if not is_journal(journal_path(out)):
-        return
     with _disk(out):
+        if not is_journal(journal_path(out)):
+            return
         with contextlib.suppress(FileNotFoundError):
             if path.samefile(out):
                 path.unlink()
