@@ -16,7 +16,6 @@ from jaxgpt.config import RequestError, blamed_on
 
 from .reading import Mark
 
-
 _MOST_LINE = 1 << 28  # a million names of inputs; another program's file may have no line break
 
 
