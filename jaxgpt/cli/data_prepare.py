@@ -90,7 +90,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         help="put an end token after each document, also where there is one only (default: of a tokenizer that has "
         "none itself, where there are several documents or JSONL)",
     )
-    ending.add_argument("--no-end-token", dest="end_token", action="store_false", help="put nothing after a document")
+    ending.add_argument(
+        "--no-end-token",
+        dest="end_token",
+        action="store_false",
+        help="put nothing after a document (default: see --end-token)",
+    )
     parser.add_argument(
         "--workers",
         metavar="N",

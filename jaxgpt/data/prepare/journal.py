@@ -16,6 +16,8 @@ from jaxgpt.config import RequestError, blamed_on
 
 from .reading import Mark
 
+_MOST_LINE = 1 << 28  # a million names of inputs; another program's file may have no line break
+
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
@@ -137,11 +139,10 @@ def is_beginning(path: Path, request: dict[str, Any]) -> bool:
 
 
 def _first_line(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.readline()
-    except FileNotFoundError:
+    if not path.is_file():
         return b""
+    with path.open("rb") as file:
+        return file.readline(_MOST_LINE)
 
 
 def _line(record: dict[str, Any]) -> bytes:

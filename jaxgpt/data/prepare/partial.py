@@ -189,9 +189,9 @@ def remove_rest(out: Path) -> None:
         WorkError: the disk refuses.
     """
     path = partial_path(out)
-    if not is_journal(journal_path(out)):
-        return
     with _disk(out):
+        if not is_journal(journal_path(out)):
+            return
         with contextlib.suppress(FileNotFoundError):
             if path.samefile(out):
                 path.unlink()
@@ -220,9 +220,9 @@ def _check_ours(out: Path, request: dict[str, Any]) -> None:
         ours = is_beginning(journal, request) and not (ids in there and ids.stat().st_size)
     if not ours:
         raise RequestError(
-            f"there is {' and '.join(map(str, there))} already, and nothing says that an earlier call has left it "
-            f"({journal.name} is gone, damaged or another program's); nothing is overwritten: move it away, or name "
-            "another file with --out"
+            f"nothing says that an earlier call has left {' and '.join(map(str, there))} ({journal.name} is gone, "
+            "damaged or another program's), and nothing is overwritten: move that away, or name another file with "
+            "--out"
         )
 
 
