@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import jax
 
-from jaxgpt.config import RunConfig, WorkError
+from jaxgpt.config import RunConfig, WorkError, some
 from jaxgpt.ops.keys import random_key
 from jaxgpt.runs.directory import RunDirectory
 
@@ -66,7 +66,7 @@ class Trainer:
 
         Raises:
             StoppedError: a signal asked for it; the state is saved.
-            WorkError: a step was not finite; the last good state is saved.
+            WorkError: a step was not finite, or a file of ids was written to; the last good state is saved.
         """
         start = int(self.state.step)
         with self._batches.stream(start) as stream:
@@ -114,6 +114,7 @@ class Trainer:
         if evaluating or saving or sampling:
             with self.clock.measure("training"):
                 self._settle()
+            self._stop_if_data_changed(done)
         if evaluating:
             self._evaluate(done)
         if sampling:
@@ -162,8 +163,22 @@ class Trainer:
             f"stopped by a signal after step {done}, saved; continue with: {command}", request.signal_number
         )
 
+    def _stop_if_data_changed(self, done: int) -> None:
+        """Save the state and stop where a file of ids, checked before the first step, has been written to since."""
+        changed = self._material.sources.changed()
+        if not changed:
+            return
+        self.save(done)
+        self._run.store.wait()
+        raise WorkError(
+            f"{some(changed)} changed since it was checked, so the last steps may have read other ids; the state "
+            f"after step {done} is saved in {self._run.directory.path}. Put back what it held and continue with: "
+            f"{continue_command(self._run.directory)}"
+        )
+
     def _fail(self, bad_step: int) -> None:
         """Save the last good state, run the failed step again with tracing, and say what went wrong."""
+        self._stop_if_data_changed(bad_step)
         self.save(bad_step)
         self._run.store.wait()
         config, directory = self.config, self._run.directory

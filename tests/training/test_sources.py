@@ -15,6 +15,7 @@ from small_training import TEXT
 
 from jaxgpt.config import RequestError
 from jaxgpt.data import CharacterTokenizer
+from jaxgpt.data.sources import Sources
 from jaxgpt.data.token_file import write_token_file
 from jaxgpt.data.tokenizer.special import ExtendedTokenizer, with_roles
 from jaxgpt.runs.directory import RunDirectory
@@ -114,6 +115,15 @@ def test_a_bin_gives_the_batches_of_its_text_where_the_tokenizer_is_named(tiny, 
     assert message.startswith(f"{path} holds ")
     assert "nothing says which tokenizer they were written with; name it in data.tokenizer" in message
     assert "is made from a text" in refusal(tiny({"data.path": path, "data.tokenizer": "characters"}))
+
+
+def test_texts_are_joined_once_for_their_characters_and_not_at_all_to_go_on(tiny, monkeypatch):
+    joined, text = [], Sources.text.fget
+    monkeypatch.setattr(Sources, "text", property(lambda self: joined.append(self) or text(self)))
+    begun = material(tiny())
+    assert len(joined) == 1
+    material(tiny(), begun)
+    assert len(joined) == 1
 
 
 def test_a_text_stays_a_text_whatever_its_name(tiny, raw):
