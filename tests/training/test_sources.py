@@ -253,6 +253,19 @@ def test_a_file_for_validation_leaves_the_other_whole_for_training(tiny, tokens,
     assert "give the recorded text with data.validation_path" in refusal(both.config, both)
 
 
+def test_evaluations_that_read_more_than_is_trained_on_are_told(tiny, text_file):
+    assert len(data_lines(material(tiny()))) == 2  # 90 tokens, and 96 are trained on between two evaluations
+    note = data_lines(material(tiny({"train.eval_every": 2})))[-1]
+    assert note.startswith("  note: an evaluation reads all 90 tokens of it, more than the 64 that are trained on")
+    text_file.write_text("ab\tc\n" * 90)
+    pairs = {"model.family": "encoder_decoder", "train.batch_size": 1}
+    assert (
+        "reads all 9 pairs of it, more than the 8 that"
+        in data_lines(material(tiny(pairs | {"train.eval_every": 8})))[-1]
+    )
+    assert "note" not in data_lines(material(tiny(pairs | {"train.eval_every": 9})))[-1]
+
+
 def test_several_files_are_mixed_by_weight_and_known_again(tiny, text_file, tokens):
     path = tokens("half.tokens", IDS[:450])
     mixed = material(tiny({"data.path": [str(text_file), path], "data.weights": [3.0, 1.0]}))
