@@ -111,7 +111,7 @@ def whole_shares(weights: Sequence[float]) -> list[int]:
     whole = [int(fraction * lcm(*(f.denominator for f in fractions))) for fraction in fractions]
     shares = [number // gcd(*whole) for number in whole]
     if sum(shares) > LONGEST_TURN:
-        near = ",".join(f"{float(fraction / sum(fractions)):.4f}" for fraction in fractions)
+        near = ",".join(f"{max(float(fraction / sum(fractions)), 1e-4):.4f}" for fraction in fractions)
         raise RequestError(
             f"data.weights: expected numbers in the proportion of whole numbers that add up to at most "
             f"{LONGEST_TURN:,}, got {', '.join(f'{weight:g}' for weight in weights)}, which take {sum(shares):,}; "

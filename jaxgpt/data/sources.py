@@ -123,6 +123,11 @@ class Sources:
         _refuse_twice(training, validation)
         return dataclasses.replace(self, training=training, validation=validation)
 
+    def changed(self) -> list[str]:
+        """Return the files of ids that were written to since they were opened; a text is in memory."""
+        stamps = [source.stamp for source in self.all if isinstance(source, StoredIds) and source.stamp is not None]
+        return [stamp.path for stamp in stamps if stamp.has_changed()]
+
     def check_same(self, recorded: Mapping[str, Any]) -> None:
         """Refuse to go on with other sources than those that a manifest recorded; files may move.
 

@@ -16,7 +16,7 @@ from jaxgpt.config import RequestError, blamed_on
 
 from .corpus import take_part
 from .foreign import PICKLE, foreign_kind
-from .regular import check_regular
+from .regular import Stamp, check_regular
 from .source import Part, Say
 from .token_file import TokenFile, is_token_file
 from .tokenizer import Tokenizer
@@ -51,6 +51,7 @@ class StoredIds:
         has_header: Whether the file says of which type its ids are.
         sha256: Of the ids' bytes, hex; empty until they are checked.
         end_id: The id after each document, None where none is known or none occurs.
+        stamp: Of the file when it was opened; None of ids that are in memory.
     """
 
     source: str
@@ -60,6 +61,7 @@ class StoredIds:
     has_header: bool = True
     sha256: str = ""
     end_id: int | None = None
+    stamp: Stamp | None = None
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -175,10 +177,11 @@ def open_stored(path: str, form: str, name: str) -> StoredIds | None:
     """
     head = _head(path, name)
     magic = int.from_bytes(head[:4], "little")
+    stamp = Stamp.of(path)
     if is_token_file(path):
-        return _token_file(path)
+        return dataclasses.replace(_token_file(path), stamp=stamp)
     if magic in _LLM_C and len(head) >= 4:
-        return _llm_c(path, magic, name)
+        return dataclasses.replace(_llm_c(path, magic, name), stamp=stamp)
     if form == "text" or (form == "auto" and _is_text(head)):
         return None
     _refuse_foreign(path, head, name)
@@ -190,7 +193,7 @@ def open_stored(path: str, form: str, name: str) -> StoredIds | None:
             "data.format uint16 (or uint32) for ids without a header as nanoGPT writes them, data.format text for "
             "UTF-8 text"
         )
-    return _headerless(path, "<u4" if form == "uint32" else "<u2", name)
+    return dataclasses.replace(_headerless(path, "<u4" if form == "uint32" else "<u2", name), stamp=stamp)
 
 
 def _refuse_foreign(path: str, head: bytes, name: str) -> None:

@@ -13,7 +13,7 @@ def data_lines(material: Material) -> list[str]:
     sources, splits, ids = material.sources, material.splits, f"{material.config.model.vocab_size:,} token ids"
     own = [] if sources.validation is None else [f"validation: {source_words(sources.validation)}"]
     if not isinstance(splits.train, Mixture):
-        return [f"data: {source_words(sources.training[0])}, {ids}", *own, _sizes(material)]
+        return [f"data: {source_words(sources.training[0])}, {ids}", *own, *_sizes(material)]
     train = material.config.train
     files = [source_words(source) for source in sources.training]
     shares = share_words(splits.train, train.steps * train.batch_size)
@@ -21,18 +21,32 @@ def data_lines(material: Material) -> list[str]:
         f"data: {len(files)} files by weight, {ids}; of the examples of all {train.steps:,} steps",
         *(f"  {words} are from {file}" for words, file in zip(shares, files, strict=True)),
         *own,
-        _sizes(material),
+        *_sizes(material),
     ]
 
 
-def _sizes(material: Material) -> str:
+def _sizes(material: Material) -> list[str]:
     splits = material.splits
     parts = " parts, in all" if isinstance(splits.train, Mixture) else ""
     first, last = (f"the first{parts} ", f"the last{parts} ") if material.sources.validation is None else ("", "")
-    return (
+    return [
         f"  training on {first}{splits.train_size:,} {splits.unit}, validating on {last}"
-        f"{splits.validation_size:,}: {splits.validation.describe()}"
-    )
+        f"{splits.validation_size:,}: {splits.validation.describe()}",
+        *_long_evaluations(material),
+    ]
+
+
+def _long_evaluations(material: Material) -> list[str]:
+    """Return a line where an evaluation, which reads all of the validation split, reads more than is trained on."""
+    train, splits = material.config.train, material.splits
+    each = 1 if splits.unit == "pairs" else material.config.model.context_length
+    between = train.eval_every * train.batch_size * each
+    if splits.validation_size <= between:
+        return []
+    return [
+        f"  note: an evaluation reads all {splits.validation_size:,} {splits.unit} of it, more than the {between:,} "
+        "that are trained on between two; raise train.eval_every, or keep less for validation"
+    ]
 
 
 def realised_shares(material: Material, steps: int) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import jax
 
-from jaxgpt.config import RunConfig, WorkError
+from jaxgpt.config import RunConfig, WorkError, some
 from jaxgpt.ops.keys import random_key
 from jaxgpt.runs.directory import RunDirectory
 
@@ -70,7 +70,8 @@ class Trainer:
 
         Raises:
             StoppedError: a signal asked for it; the state is saved.
-            WorkError: a step was not finite, or too many in a row were skipped; the last good state is saved.
+            WorkError: a step was not finite, or too many in a row were skipped (the last good state is saved); or a
+                file of ids was written to.
         """
         start = int(self.state.step)
         with self._batches.stream(start) as stream:
@@ -131,6 +132,7 @@ class Trainer:
         if evaluating or saving or sampling:
             with self.clock.measure("training"):
                 self._settle()
+            self._stop_if_data_changed()
         if evaluating:
             self._evaluate(done)
         if sampling:
@@ -170,14 +172,26 @@ class Trainer:
         if request.signal_number is None or done == self.config.train.steps:
             return
         self._settle()
+        self._stop_if_data_changed()
         self._saver.save_for_good(*self._checkpoint(done))
         command = continue_command(self._run.directory)
         raise StoppedError(
             f"stopped by a signal after step {done}, saved; continue with: {command}", request.signal_number
         )
 
+    def _stop_if_data_changed(self) -> None:
+        """Stop where a file of ids, checked before the first step, has been written to since; save nothing then."""
+        changed = self._material.sources.changed()
+        if changed:
+            raise WorkError(
+                f"{some(changed)} changed since it was checked, so the last steps may have read other ids, and "
+                "nothing more was saved; the checkpoints there are from before. Put back what it held and continue with: "
+                f"{continue_command(self._run.directory)}"
+            )
+
     def _fail(self, bad_step: int, besides: str = "") -> NoReturn:
         """Save the last good state, run the failed step again with tracing, and say what went wrong."""
+        self._stop_if_data_changed()
         saved = self._saved_in_words(int(self.state.step))
         name = self._first_non_finite(bad_step)
         advice = "Lower optimizer.learning_rate or optimizer.clip_norm"

@@ -87,7 +87,8 @@ def _choose(
     own = sources.own_tokenizer(objective.roles)
     if trained is None and owner is None and own is not None:
         trained, owner = own, next(source.source for source in sources.all if source.tokenizer is not None)
-    text = None if sources.text is None else objective.words(sources.text)
+    text = sources.text if trained is None or named is not None else None
+    text = None if text is None else objective.words(text)
     return choose_tokenizer(named, text, roles=objective.roles, trained=trained, owner=owner)
 
 

@@ -45,7 +45,7 @@ def train(
 
     Raises:
         RequestError: data, vocabulary or settings that do not fit; nothing was written.
-        WorkError: a non-finite step, or no usable checkpoint.
+        WorkError: a non-finite step, a file of ids that is written to meanwhile, or no usable checkpoint.
         StoppedError: SIGINT, SIGTERM or SIGHUP; everything is saved.
     """
     console = Console()

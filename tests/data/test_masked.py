@@ -6,6 +6,7 @@ import pytest
 from jaxgpt.config import RequestError
 from jaxgpt.data.batches import TrainingBatches, evaluation_batches
 from jaxgpt.data.masked import MaskedWindows
+from jaxgpt.data.mixture import Mixture
 
 MASK, ORDINARY = 50, 50
 IDS = np.random.default_rng(0).integers(0, ORDINARY, 4000).astype(np.int32)
@@ -69,3 +70,13 @@ def test_a_text_of_one_window_is_enough_and_a_shorter_one_is_refused_with_both_n
     assert windows(ids=IDS[:100]).tiling.tolist() == [0, 40]
     with pytest.raises(RequestError, match=r"has 39 tokens, but model\.context_length 40 needs at least as many"):
         windows(ids=IDS[:39])
+
+
+def test_what_a_row_of_a_mixture_hides_depends_on_its_own_draw():
+    parts, draws = [windows(ids=IDS[:100]), windows(ids=IDS[100:300])], [10, 11, 12, 13]
+    mixture = Mixture(parts, weights=[1, 1], names=["a", "b"])
+    rows = mixture.batch(np.array([0, 61, 1, 62]), seed=1, draws_B=np.array(draws))
+    for row, (m, example) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1)]):
+        alone = parts[m].batch(np.array([example]), seed=1, draws_B=np.array(draws[row : row + 1]))
+        for name in alone:
+            np.testing.assert_array_equal(rows[name][row], alone[name][0])

@@ -98,6 +98,13 @@ def test_weights_that_no_turn_holds_are_refused_with_others_that_are_near():
     assert f"at most {LONGEST_TURN:,}, got 9.03558e+09, 4.4349e+06, which take 9,040,017,095;" in str(caught.value)
 
 
+def test_the_weights_that_are_advised_are_taken():
+    with pytest.raises(RequestError) as caught:
+        whole_shares([1e-30, 1])
+    advised = [float(share) for share in str(caught.value).rpartition(" ")[2].split(",")]
+    assert whole_shares(advised) == [1, 10_000]
+
+
 def test_an_order_costs_the_same_at_any_place():
     """A place far off is computed, not walked to."""
     order = Mixed([Epochs(5, seed=0), Epochs(10**12, seed=1)], counts=[5, 10**12], weights=[1, 2])

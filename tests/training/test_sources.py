@@ -14,14 +14,17 @@ import pytest
 from small_training import TEXT
 
 from jaxgpt.config import RequestError
-from jaxgpt.data import CharacterTokenizer
+from jaxgpt.data import CharacterTokenizer, Corpus
+from jaxgpt.data.objectives import OBJECTIVES
+from jaxgpt.data.sources import Sources
+from jaxgpt.data.stored import StoredIds
 from jaxgpt.data.token_file import write_token_file
 from jaxgpt.data.tokenizer.special import ExtendedTokenizer, with_roles
 from jaxgpt.runs.directory import RunDirectory
 from jaxgpt.runs.manifest import Manifest
 from jaxgpt.training.data_lines import data_lines, realised_shares
 from jaxgpt.training.material import gather_material
-from jaxgpt.training.programs import training_batches
+from jaxgpt.training.programs import Programs, make_mesh, training_batches
 from jaxgpt.training.samples import first_try
 
 CHARACTERS = CharacterTokenizer.train(TEXT)
@@ -114,6 +117,15 @@ def test_a_bin_gives_the_batches_of_its_text_where_the_tokenizer_is_named(tiny, 
     assert message.startswith(f"{path} holds ")
     assert "nothing says which tokenizer they were written with; name it in data.tokenizer" in message
     assert "is made from a text" in refusal(tiny({"data.path": path, "data.tokenizer": "characters"}))
+
+
+def test_texts_are_joined_once_for_their_characters_and_not_at_all_to_go_on(tiny, monkeypatch):
+    joined, text = [], Sources.text.fget
+    monkeypatch.setattr(Sources, "text", property(lambda self: joined.append(self) or text(self)))
+    begun = material(tiny())
+    assert len(joined) == 1
+    material(tiny(), begun)
+    assert len(joined) == 1
 
 
 def test_a_text_stays_a_text_whatever_its_name(tiny, raw):
@@ -243,6 +255,19 @@ def test_a_file_for_validation_leaves_the_other_whole_for_training(tiny, tokens,
     assert "give the recorded text with data.validation_path" in refusal(both.config, both)
 
 
+def test_evaluations_that_read_more_than_is_trained_on_are_told(tiny, text_file):
+    assert len(data_lines(material(tiny()))) == 2  # 90 tokens, and 96 are trained on between two evaluations
+    note = data_lines(material(tiny({"train.eval_every": 2})))[-1]
+    assert note.startswith("  note: an evaluation reads all 90 tokens of it, more than the 64 that are trained on")
+    text_file.write_text("ab\tc\n" * 90)
+    pairs = {"model.family": "encoder_decoder", "train.batch_size": 1}
+    assert (
+        "reads all 9 pairs of it, more than the 8 that"
+        in data_lines(material(tiny(pairs | {"train.eval_every": 8})))[-1]
+    )
+    assert "note" not in data_lines(material(tiny(pairs | {"train.eval_every": 9})))[-1]
+
+
 def test_several_files_are_mixed_by_weight_and_known_again(tiny, text_file, tokens):
     path = tokens("half.tokens", IDS[:450])
     mixed = material(tiny({"data.path": [str(text_file), path], "data.weights": [3.0, 1.0]}))
@@ -273,6 +298,46 @@ def test_the_same_file_twice_is_refused(tiny, text_file, raw, name):
     copy = raw(TEXT.encode(), "copy.txt")
     settings = {name: copy} if name == "data.validation_path" else {name: [str(text_file), copy]}
     assert refusal(tiny(settings)).startswith(f"{name}: {copy} holds the same as {text_file}")
+
+
+def test_an_evaluation_weighs_each_file_s_loss_as_training_does(tiny, text_file, tokens):
+    paths = [str(text_file), tokens("half.tokens", IDS[:450])]
+    mixed = material(tiny({"data.path": paths, "data.weights": [3.0, 1.0]}))
+
+    def target_as_loss(params, batch):
+        weights_BT = np.array(batch["weights_BT"])
+        return (batch["target_ids_BT"] * weights_BT).sum(axis=1), weights_BT.sum(axis=1)
+
+    programs = Programs(mixed.config, make_mesh(mixed.config), None, target_as_loss, 0.0)
+    estimate = programs.evaluate_whole(None, mixed.splits.validation)
+    expected = 0.75 * IDS[811:899].mean() + 0.25 * IDS[406:446].mean()  # 11 and 5 whole windows of 8
+    assert estimate.loss == pytest.approx(expected)
+
+
+def test_a_bin_has_an_end_token_where_one_occurs(tiny):
+    tokenizer, ids_N = with_roles(CHARACTERS, ["eos"]), IDS[:450].astype(np.uint16)
+    for end, found in ((27, None), (28, 28)):
+        source = StoredIds("train.bin", "ids", np.append(ids_N, np.uint16(end)))
+        assert source.checked(tokenizer, pytest.fail).end_id == found
+
+
+@pytest.mark.parametrize("part", ["all", "train", "val"])
+def test_a_part_of_a_file_of_ids_has_the_bytes_of_that_part(part):
+    text = "über alles\n" * 9
+    tokenizer = CharacterTokenizer.train(text)
+    stored = StoredIds("text.bin", "ids", tokenizer.encode(text).astype(np.uint16))
+    bytes_N = stored.byte_counts(tokenizer, part, 0.25)
+    assert bytes_N.tolist() == Corpus.of(text, "text").byte_counts(tokenizer, part, 0.25).tolist()
+
+
+def test_a_packed_run_is_evaluated_with_its_documents_apart(tiny, tokens):
+    path = tokens("documents.tokens", np.where(np.arange(900) % 7 == 6, 28, IDS), with_roles(CHARACTERS, ["eos"]), 28)
+    for packs in (True, False):
+        run = material(tiny({"data.path": path, "data.pack_documents": packs}))
+        held = OBJECTIVES["decoder"].hold(run.config, run.sources.training[0], run.tokenizer, "val", None)
+        batch = held.examples.batch(np.array([0]), seed=0, draws_B=np.array([0]))
+        assert ("segment_ids_BT" in batch) == packs
+        assert batch["weights_BT"].all() != packs
 
 
 def test_documents_are_packed_where_an_end_token_stands_between_them(tiny, tokens):
