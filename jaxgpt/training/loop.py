@@ -185,7 +185,7 @@ class Trainer:
         if changed:
             raise WorkError(
                 f"{some(changed)} changed since it was checked, so the last steps may have read other ids, and "
-                "nothing more was saved; the checkpoints there are from before. Put back what it held and continue with: "
+                "nothing more was saved; the checkpoints are from before. Put back what it held, then: "
                 f"{continue_command(self._run.directory)}"
             )
 
