@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -380,6 +381,7 @@ def _advice(choice: Choice) -> str:
 
 
 def _one_line(error: Exception) -> str:
-    """Return the first line of an error's text; of a long one the two ends, as TensorStore's end in the cause."""
+    """Return the first line of an error's text, of TensorStore's the innermost clause; of a long one the two ends."""
     line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    line = re.sub(r"^[A-Z_]+: .*(?=Error )| \[tensorstore_spec='.*'\]", "", line)
     return line if len(line) <= 300 else f"{line[:100]} ... {line[-195:]}"

@@ -14,14 +14,14 @@ from jaxgpt.runs.weights_and_biases import check_wandb
 
 from .console import Console
 from .data_lines import realised_shares
-from .loop import Trainer
+from .loop import Trainer, continue_command
 from .material import Material, gather_material
 from .programs import Programs, compile_programs, make_mesh
 from .report import checkpoints, describe, footer, next_commands
 from .reporter import Reporter
 from .setup import OpenRun, changed_settings, changed_surroundings, hold, open_existing, open_run, starting_state
 from .step import TrainState
-from .stop import watch_for_stop
+from .stop import told_how_to_continue, watch_for_stop
 
 
 def train(
@@ -46,7 +46,7 @@ def train(
     Raises:
         RequestError: data, vocabulary or settings that do not fit; nothing was written.
         WorkError: a non-finite step, a file of ids that is written to meanwhile, or no usable checkpoint.
-        StoppedError: SIGINT, SIGTERM or SIGHUP; everything is saved.
+        StoppedError: SIGINT, SIGTERM or SIGHUP; all is saved, unless SIGINT came before the first step or twice.
     """
     console = Console()
     out = None if out is None else Path(out)
@@ -58,7 +58,7 @@ def train(
     material = gather_material(config, existing, warn, console.say)
     mesh = make_mesh(material.config)
     directory = open_run(material, mesh, existing, out, command)
-    with hold(directory) as run:
+    with hold(directory) as run, told_how_to_continue(continue_command(directory)):
         state = starting_state(material, mesh, run.store, warn)
         if int(state.step) >= material.config.train.end:
             _say_that_nothing_is_left(console, run, material, mesh, state)

@@ -14,7 +14,7 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP
 
 
 class StoppedError(JaxgptError):
-    """Training was asked to stop by a signal; everything is saved."""
+    """Training was stopped by a signal; the message says what is saved."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
@@ -54,6 +54,15 @@ def watch_for_stop() -> Iterator[StopRequest]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def told_how_to_continue(command: str) -> Iterator[None]:
+    """Say with what a run goes on where Ctrl-C ends the block at once: before the first step, or pressed twice."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise StoppedError(f"interrupted; continue with: {command}", signal.SIGINT) from None
 
 
 def _replaceable_handlers() -> dict[int, Any]:

@@ -7,6 +7,7 @@ import errno
 import gc
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -158,6 +159,24 @@ def test_a_reader_moves_nothing(folder):
         assert step == 1
         assert "moved" not in warning
     assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda params: shutil.rmtree(params / "d"), 'Error reading Byte range [^{}]* of local file "[^{}"]*"'),
+        (
+            lambda params: (params / "manifest.ocdbt").write_bytes(b"x"),
+            r"Error decoding manifest: Encoded length \(1\) is [^{}]*",
+        ),
+    ],
+    ids=["its data gone", "its manifest damaged"],
+)
+def test_the_reason_why_an_item_cannot_be_read_is_one_clause(folder, damage, reason):
+    damage(folder / "2" / "params")
+    _, (warning,) = restore(folder)
+    words = rf"checkpoint 2 is damaged and was skipped: cannot read its params, optimizer \(\w+: {reason}\)"
+    assert re.fullmatch(words, warning), warning
 
 
 def test_damage_to_an_item_that_is_not_read_does_not_matter(folder):

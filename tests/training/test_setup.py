@@ -18,6 +18,7 @@ from jaxgpt.training import run as run_module
 from jaxgpt.training.material import gather_material
 from jaxgpt.training.programs import Programs, make_mesh, training_batches
 from jaxgpt.training.run import train
+from jaxgpt.training.stop import StoppedError
 
 
 @pytest.fixture
@@ -179,3 +180,13 @@ def test_the_quick_estimate_of_the_training_split_is_not_made_of_the_batches_tra
 def test_a_run_that_is_to_be_compiled_for_another_platform_is_refused(tiny):
     with pytest.raises(RequestError, match=r"execution\.platform is tpu, but this process computes on cpu"):
         make_mesh(tiny({"execution.platform": "tpu"}))
+
+
+def test_ctrl_c_during_the_compilation_says_how_to_continue(tiny, run, monkeypatch):
+    def interrupted(_material, _mesh, _state):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_module, "compile_programs", interrupted)
+    with pytest.raises(StoppedError, match=rf"^interrupted; continue with: jaxgpt train --out {run}$") as stopped:
+        train(tiny(), out=run)
+    assert stopped.value.exit_code == 130
