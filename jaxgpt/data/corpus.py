@@ -123,7 +123,7 @@ def check_beginning(content: bytes, path: str, name: str) -> None:
     """Refuse a file that is empty, begins with a byte order mark, or as a packed file or a pickle does.
 
     Args:
-        content: the file's bytes; a dozen tell all that are told, three a byte order mark.
+        content: the file's bytes; the first dozen tell.
         path: the file.
         name: the option that gave the path, in the words that begin a message.
 

@@ -123,7 +123,7 @@ def _input(path: Path) -> Input:
             "write the text to a file first"
         )
     with path.open("rb") as file:
-        check_beginning(file.read(3), str(path), OPTION)
+        check_beginning(file.read(12), str(path), OPTION)
         return Input(path, path.suffix.lower() in _LINES, os.fstat(file.fileno()).st_size)
 
 
