@@ -91,7 +91,8 @@ def _convert(value: Any, hint: Any) -> Any:
 def parse_words(words: Sequence[str], hint: Any) -> Any:
     """Read the words of an option that may be given several times: several make a list, one stands for itself.
 
-    Numbers may also stand in one word, with commas between; of another option the last one counts.
+    Numbers may also stand in one word, with commas between; of another option the last one counts. A `none` among
+    several is none too, which no list may hold (a file of that name is `./none`).
 
     >>> parse_words(["a.txt"], str | tuple[str, ...]), parse_words(["a.txt", "b.txt"], str | tuple[str, ...])
     ('a.txt', ('a.txt', 'b.txt'))
@@ -104,7 +105,7 @@ def parse_words(words: Sequence[str], hint: Any) -> Any:
     if len(words) == 1 and (item in _alternatives(hint) or words[0].lower() == "none"):
         return parse_text(words[0], hint)
     single = words if item is str else [number for word in words for number in word.split(",")]
-    return tuple(parse_text(word, item) for word in single)
+    return tuple(None if word.lower() == "none" else parse_text(word, item) for word in single)
 
 
 def parse_text(text: str, hint: Any) -> Any:

@@ -94,6 +94,11 @@ def test_the_command_line_may_complete_a_file_that_is_not_valid_by_itself(refusa
     assert message.startswith("data.path: cannot read 'absent.txt'")
 
 
+def test_none_among_several_files_is_no_file(refusal):
+    message = refusal("train", "--data.path", "a.txt", "--data.path", "none")
+    assert message == "command line: data.path: expected text or several or none, got ('a.txt', None)"
+
+
 def test_the_first_setting_that_is_wrong_is_blamed_on_where_it_came_from(refusal, tmp_path):
     (tmp_path / "a.toml").write_text("[train]\nsteps = 0")
     assert refusal("train", "--config", "a.toml", "--train.seed", 3).startswith("file a.toml: train.steps: ")

@@ -134,8 +134,11 @@ def test_options_give_their_settings_or_one_message(tmp_path, monkeypatch, examp
             return
         written = {name: text for name, text, _ in options}
         for name, value in flatten(config).items():
+            texts = tuple(text for option, text, _ in options if option == name)
             if name not in written:
                 assert value == quickstart[name], name
+            elif isinstance(value, tuple):
+                assert value == texts or value == tuple(float(n) for text in texts for n in text.split(",")), name
             elif value != written[name]:  # not text
                 assert same(value, expected(written[name], DEFAULTS[name])), name
         check_usable(config)
