@@ -33,7 +33,7 @@ def run_command(commands: Mapping[str, str], arguments: list[str], *, parent: st
     name = arguments[0]
     if name not in commands:
         what = f"{parent} command" if parent else "command"
-        raise RequestError(f"unknown {what} '{name}'{nearest(name, commands)} (commands: {', '.join(commands)})")
+        raise RequestError(f"unknown {what} {name!r}{nearest(name, commands)} (commands: {', '.join(commands)})")
     module = f"{parent}_{name}" if parent else name
     return import_module(f"jaxgpt.cli.{module}").main(arguments[1:])
 

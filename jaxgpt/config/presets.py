@@ -32,7 +32,7 @@ def preset_settings(name: str) -> dict[str, Any]:
     """
     if name not in preset_names():
         known = ", ".join(preset_names())
-        raise RequestError(f"unknown preset '{name}'{nearest(name, preset_names())} (presets: {known})")
+        raise RequestError(f"unknown preset {name!r}{nearest(name, preset_names())} (presets: {known})")
     return read_toml(preset_folder() / f"{name}.toml")
 
 
