@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from jaxgpt.config import RequestError, WorkError, blamed_on
 
+from .disk import put_in_place
 from .regular import check_regular
 from .token_header import MAGIC, TokenHeader, token_dtype
 from .token_ids import check_token_ids
@@ -168,27 +169,6 @@ def _write(path: Path, *parts: bytes | memoryview) -> None:
         raise WorkError(f"cannot write {path}: {error.strerror}; free space or name another folder") from None
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def put_in_place(temporary: Path, path: Path, name: Callable[[Path, Path], None]) -> None:
-    """Give a whole file its name: on disk before that, the name on disk after it.
-
-    Args:
-        temporary: where it lies.
-        path: its name from now on.
-        name: gives the first the name that is the second.
-
-    Raises:
-        OSError: the disk refused.
-    """
-    for place in (temporary, path.parent):
-        descriptor = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        if place == temporary:
-            name(temporary, path)
 
 
 def _check_length(found: int, expected: int, header: TokenHeader) -> None:

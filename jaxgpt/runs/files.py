@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jaxgpt.config import WorkError
+from jaxgpt.data.disk import put_in_place
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+")
 
@@ -36,21 +37,9 @@ def _replace(path: Path, text: str) -> None:
     try:
         with temporary.open("w", encoding="utf-8") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        put_in_place(temporary, path, os.replace)
     finally:
         temporary.unlink(missing_ok=True)
-    sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    """Return once a file's contents, or a folder's list of names, are on disk; OSError where the disk refuses."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class HeldFolder:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Self, TextIO
 
 from jaxgpt.config import RequestError, WorkError
+from jaxgpt.data.disk import sync
 
 from .directory import RunDirectory
-from .files import HeldFolder, sync, write_atomically
+from .files import HeldFolder, write_atomically
 from .tensorboard import EventFile
 
 # Fields that a clock gave: they differ between two runs whose numbers are bit for bit the same.

@@ -16,7 +16,8 @@ from orbax.checkpoint.checkpoint_managers import (
 )
 from orbax.checkpoint.path import atomicity
 
-from .files import sync
+from jaxgpt.data.disk import sync
+
 from .record import Losses, best_step
 
 

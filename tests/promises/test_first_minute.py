@@ -17,6 +17,7 @@ def run_in(folder):
     start = time.monotonic()
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XLA_FLAGS", "")  # compiled as users do
+        patched.setenv("JAX_ENABLE_COMPILATION_CACHE", "false")  # and for the first time, each time
         finished = run_program("train", cwd=folder)
     assert finished.returncode == 0, finished.stderr
     return folder, finished.stdout, time.monotonic() - start

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from jaxgpt.config import RequestError, WorkError, warn
 
-from ..token_file import put_in_place
+from ..disk import put_in_place
 from ..token_header import TokenHeader, token_dtype
 from .journal import Entry, Journal, is_beginning, is_journal, write_all
 from .reading import BLOCK
